@@ -1,0 +1,5 @@
+//go:build !linux
+
+package srt
+
+func memoryBounds(string) []memoryBound { return nil }

@@ -1,0 +1,57 @@
+# Runs behind the wall before the first session. Every attempt must fail; what
+# succeeds is named, and the server then refuses to start.
+import os
+import socket
+
+
+def attempt(action):
+    try:
+        return "succeeded: %r" % (action(),)
+    except (OSError, PermissionError) as e:
+        return "failed: %s" % e
+
+
+def read_outside():
+    with open(inputs["canary"]) as f:
+        return f.read()
+
+
+def write_outside():
+    for folder in (inputs["open"], os.path.dirname(inputs["canary"]), "/", "/usr", "/etc", os.path.dirname(os.__file__)):
+        try:
+            with open(os.path.join(folder, "mcp-sandbox-selftest"), "w"):
+                return folder
+        except OSError:
+            pass
+    raise PermissionError("nowhere")
+
+
+def connect():
+    with socket.create_connection(("127.0.0.1", inputs["port"]), 2):
+        return "connected"
+
+
+def see_processes():
+    seen = [p for p in os.listdir("/proc") if p.isdigit() and int(p) not in (1, os.getpid())]
+    if seen or os.getppid() != 1:
+        return seen or "parent is %d" % os.getppid()
+    raise PermissionError("none but our own")
+
+
+def privileges():
+    with open("/proc/self/status") as f:
+        status = dict(line.rstrip("\n").split(":\t", 1) for line in f if ":\t" in line)
+    wrong = [n for n in ("CapEff", "CapPrm", "CapBnd", "CapInh", "CapAmb") if int(status[n], 16)]
+    wrong += [n for n, v in (("NoNewPrivs", "1"), ("Seccomp", "2")) if status[n].strip() != v]
+    if wrong or os.getuid() == 0:
+        return wrong or "uid 0"
+    raise PermissionError("none")
+
+
+_return = {
+    "read a file outside": attempt(read_outside),
+    "write outside the workspace": attempt(write_outside),
+    "connect to the host": attempt(connect),
+    "see the host's processes": attempt(see_processes),
+    "have privileges": attempt(privileges),
+}

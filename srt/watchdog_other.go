@@ -1,0 +1,14 @@
+//go:build !linux
+
+package srt
+
+// held is what a session holds beside its files and its processes' own memory.
+type held struct {
+	disk, memory int64
+	flight       int
+}
+
+func activityOf(int, int) (uint64, bool, error) { return 0, false, errNoNative }
+func heldBy(int, bool) (held, error)            { return held{}, nil }
+func memoryOf(int, int64, held) (int64, error)  { return 0, errNoNative }
+func canWatchMemory() error                     { return errNoNative }

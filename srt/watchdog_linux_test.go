@@ -56,7 +56,8 @@ func BenchmarkRound(b *testing.B) {
 }
 
 // tight has little room on the disk. Writers in these tests are slow, some 80 MiB/s, and would
-// write some 400 MiB: what is left tells when they were stopped.
+// write some 400 MiB: what is left tells when they were stopped. What is to be interrupted, and
+// not killed, writes at 10 MiB/s, so that a watchdog on a busy machine sees it between the two limits.
 var tight = sandbox.Limits{
 	Memory: 320 << 20, Tasks: 100, Disk: 16 << 20, Inodes: 2000, Shm: 32 << 20, OpenFiles: 256,
 }
@@ -64,13 +65,13 @@ var tight = sandbox.Limits{
 // writer is Python that defines fill, which writes slowly.
 const writer = `
 import os, subprocess, sys, time
-def fill(where='.', first=0, n=100, each=4 << 20, keep=None):
+def fill(where='.', first=0, n=100, each=4 << 20, keep=None, pace=80):
     for i in range(first, first + n):
         f = open(f'{where}/f{i}', 'wb')
         f.write(b'x' * each); f.flush()
         if keep is None: f.close()
         else: os.unlink(f.name); keep.append(f)
-        time.sleep(each / (80 << 20))
+        time.sleep(each / (pace << 20))
 def background(code):
     return subprocess.Popen([sys.executable, '-c', code], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 slowly = '''
@@ -118,12 +119,14 @@ func atMost(t *testing.T, s *session, mb int64) {
 }
 
 func TestFullWorkspace(t *testing.T) {
+	room := small // so little that the way from the limit to what is killed takes over a second
+	room.Disk, room.Inodes = 32<<20, 1000
 	asEachUser(t, func(t *testing.T) {
 		for name, code := range map[string]string{
-			"bytes":  "import time\nfor i in range(1000):\n    open(f'f{i}', 'wb').write(bytes(8 << 20)); time.sleep(0.05)",
-			"inodes": "import time\nfor i in range(1000):\n    for j in range(100): open(f'{i}-{j}', 'w')\n    time.sleep(0.05)",
+			"bytes":  "import time\nfor i in range(1000):\n    open(f'f{i}', 'wb').write(bytes(4 << 20)); time.sleep(0.2)",
+			"inodes": "import time\nfor i in range(1000):\n    for j in range(100): open(f'{i}-{j}', 'w')\n    time.sleep(0.2)",
 		} {
-			s := opener(local(t, Config{Limits: small}))(t)
+			s := opener(local(t, Config{Limits: room}))(t)
 			res := do(t, s, code, sandbox.StatusError, sandbox.StateNew)
 			if !strings.Contains(res.Error, "its limit: delete") {
 				t.Errorf("%s: %s", name, res.Error)
@@ -213,7 +216,7 @@ func TestDiskLimit(t *testing.T) {
 		})
 		t.Run("deleted and open", func(t *testing.T) {
 			s := open(t)
-			res := do(t, s, "kept = []; fill(keep=kept)", sandbox.StatusError, sandbox.StateKept)
+			res := do(t, s, "kept = []; fill(keep=kept, pace=10)", sandbox.StatusError, sandbox.StateKept)
 			if !strings.Contains(res.Error, "its limit: delete") {
 				t.Error(res.Error)
 			}
@@ -229,7 +232,7 @@ for i in range(100):
     with open(f'm{i}', 'w+b') as f:
         f.write(b'x' * (4 << 20)); f.flush()
         kept.append(mmap.mmap(f.fileno(), 0)); os.unlink(f.name)
-    time.sleep(0.05)
+    time.sleep(0.4)
 `, sandbox.StatusError, sandbox.StateKept)
 			if !strings.Contains(res.Error, "its limit: delete") {
 				t.Error(res.Error)
@@ -265,7 +268,7 @@ for fd in fds:
 		})
 		t.Run("cleaning up", func(t *testing.T) {
 			s := open(t)
-			do(t, s, "fill()", sandbox.StatusError, sandbox.StateKept)
+			do(t, s, "fill(pace=10)", sandbox.StatusError, sandbox.StateKept)
 			do(t, s, "time.sleep(2); [os.remove(f) for f in os.listdir('.')]; time.sleep(0.5)", sandbox.StatusOK, sandbox.StateKept)
 			do(t, s, "fill(n=2); time.sleep(0.5)", sandbox.StatusOK, sandbox.StateKept)
 		})

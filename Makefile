@@ -24,10 +24,10 @@ build:
 # The race detector needs cgo; the tests of walls run the static binary. What fails is run
 # once more, when nothing else runs, and fails for good if it does again: some tests count on a
 # watchdog's pace, which a busy machine takes away. At most three are; a data race is none. The
-# run names them at its end.
+# run names them at its end. What takes longest begins first.
 test:
 	@$(installed); again=$$(mktemp); trap 'rm -f "$$again"' EXIT; \
-	CGO_ENABLED=1 go run $(GOTESTSUM) --format pkgname --hide-summary skipped --packages ./... \
+	CGO_ENABLED=1 go run $(GOTESTSUM) --format pkgname --hide-summary skipped --packages "./srt ./cmd/... ./..." \
 	  --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race --rerun-fails-report "$$again" \
 	  -- -race -shuffle=on -timeout 25m; \
 	if [ -s "$$again" ]; then echo 'test: passed only when run again:'; cat "$$again"; fi

@@ -97,6 +97,7 @@ func TestIdleRemoteSession(t *testing.T) {
 
 // What a server that is killed leaves on the cluster, the next one deletes.
 func TestKilledServerLeavesNothingRemote(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	c := startCluster(t)
 	env := c.environment(t)
 	for _, mode := range []string{"session", "oneshot"} {

@@ -111,6 +111,7 @@ func (c cluster) remote(t *testing.T, cfg workload.Config) func(t *testing.T) sa
 
 // The one suite for all backends, on containers that remember.
 func TestRemoteConformance(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	limits := sandbox.Limits{Disk: 64 << 20, Inodes: 5000, OpenFiles: 256}
 	const memory = 384 << 20
 	open := startCluster(t).remote(t, workload.Config{Memory: memory, Limits: limits})
@@ -125,6 +126,7 @@ func TestRemoteConformance(t *testing.T) {
 
 // Code in a container shares its user with the agent, and the agent's port is open to it.
 func TestRemoteAgentHolds(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	open := startCluster(t).remote(t, workload.Config{})
 	call := func(t *testing.T, s sandbox.Session, code string) sandbox.Result {
 		t.Helper()

@@ -271,6 +271,7 @@ func TestTwoServers(t *testing.T) {
 
 // What no client should send is answered, and the server goes on.
 func TestBrokenLines(t *testing.T) {
+	t.Parallel()
 	c := newClient(t, 0)
 	huge := strings.Repeat("x", maxLine)
 	c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"execute_python","arguments":{"code":"` + huge + `"}}}`)

@@ -93,12 +93,7 @@ func (s *session) save(ctx context.Context, live *interpreter) (err error) {
 			err = errors.Join(err, os.Remove(path))
 		}
 	}()
-	live.watchdog.running(true)
-	snapshot, err := live.client.Save(ctx, w, kernel.SaveLimits{Bytes: limit, Time: saveLimit, Scratch: scratch})
-	live.watchdog.running(false)
-	if errors.Is(err, kernel.ErrDied) {
-		s.saveKilled(live, err)
-	}
+	snapshot, err := s.write(ctx, live, w, limit)
 	if err != nil {
 		var cannot kernel.CannotError
 		if full != nil && errors.As(err, &cannot) {
@@ -120,6 +115,33 @@ func (s *session) save(ctx context.Context, live *interpreter) (err error) {
 		}
 	}
 	return s.dropState(staleFile)
+}
+
+// write writes the variables of a live interpreter, without those that end it or take most
+// of the time: one of them must not keep a session from being saved for ever.
+func (s *session) write(ctx context.Context, live *interpreter, w *stateWriter, limit int64) (kernel.Snapshot, error) {
+	t := tries{doing: "saving"}
+	for {
+		live.watchdog.running(true)
+		snapshot, err := live.client.Save(ctx, w, kernel.SaveLimits{
+			Bytes: limit, Time: saveLimit, Scratch: scratch, Without: t.without(saveLimit),
+		})
+		live.watchdog.running(false)
+		var at *kernel.NameError
+		switch {
+		case errors.Is(err, kernel.ErrDied):
+			s.saveKilled(live, err)
+			return snapshot, err
+		case !errors.As(err, &at) || at.Index < 0:
+			return snapshot, err
+		case at.Late && !t.late(at, saveLimit), !at.Late && !t.ended(at):
+			return snapshot, err
+		}
+		s.log.Warn("variables are saved without a name", "err", err)
+		if err := w.Rewind(0); err != nil {
+			return snapshot, err
+		}
+	}
 }
 
 // diskLeft is the part of the server's disk, one in so many, that no saved state takes:

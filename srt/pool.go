@@ -296,7 +296,7 @@ func (p *pool) make(ctx context.Context) (_ *session, err error) {
 // coldBecause tells what went wrong while an interpreter was warmed up.
 func (l *Local) coldBecause(err error, i *interpreter) error {
 	var module kernel.ImportError
-	var at *kernel.LoadError
+	var at *kernel.NameError
 	who := fmt.Sprintf("%s (Python %s)", l.python.Path, l.python.Version)
 	switch {
 	case errors.As(err, &module) && module.Missing():

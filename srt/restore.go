@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -41,7 +40,7 @@ func (s *session) revive(ctx context.Context, fresh *interpreter, until restoreT
 	if failed := fresh.close(); failed != nil {
 		return infra(errors.Join(err, failed))
 	}
-	var at *kernel.LoadError
+	var at *kernel.NameError
 	switch {
 	case closed:
 		return sandbox.ErrClosed
@@ -79,7 +78,7 @@ func (s *session) restore(ctx context.Context, fresh *interpreter, name string, 
 	f, head, snapshot, err := openState(reading, filepath.Join(s.dir, name))
 	if err != nil {
 		if ctx.Err() == nil && reading.Err() != nil {
-			return &kernel.LoadError{Index: -1, Late: true, Err: err}
+			return &kernel.NameError{Index: -1, Late: true, Err: err}
 		}
 		return err
 	}
@@ -149,7 +148,7 @@ func (e *lateError) Error() string { return e.text }
 
 // restoredLate takes note that variables took longer than a call may, and tells its caller
 // what becomes of them.
-func (s *session) restoredLate(at *kernel.LoadError, until restoreTime) error {
+func (s *session) restoredLate(at *kernel.NameError, until restoreTime) error {
 	text := fmt.Sprintf("The time limit of %v was reached while the session's saved variables were being restored; nothing of the code has run. "+
 		"They are still saved. ", until.limit)
 	switch {
@@ -169,79 +168,4 @@ func outOfTime(req sandbox.Request, late *lateError, took time.Duration) sandbox
 		Status: sandbox.StatusTimeout, ExitCode: sandbox.StatusTimeout.ExitCode(), Error: late.text,
 		State: sandbox.StateKept, Backend: "local", Code: req.Code, Provisioning: took,
 	}
-}
-
-// maxFatal is how many names may end an interpreter, one after the other, until all that
-// was saved with them is given up: each costs the start of another.
-const maxFatal = 5
-
-// tries are what came of earlier tries to restore the same saved variables. The session's
-// turn guards it. Who restarts the server tries anew.
-type tries struct {
-	bad []badName
-}
-
-// badName is one that cost a try.
-type badName struct {
-	at     *kernel.LoadError
-	deaths int           // of interpreters that were loading it
-	limit  time.Duration // the largest that it was too slow for; 0 = none
-}
-
-func (t *tries) name(at *kernel.LoadError) *badName {
-	i := slices.IndexFunc(t.bad, func(b badName) bool { return b.at.Index == at.Index })
-	if i < 0 {
-		i = len(t.bad)
-		t.bad = append(t.bad, badName{})
-	}
-	t.bad[i].at = at
-	return &t.bad[i]
-}
-
-// ended takes note that a name ended the interpreter that was loading it, and reports
-// whether another try is worth it. The first SIGKILL may have come from elsewhere: the
-// name gets another chance.
-func (t *tries) ended(at *kernel.LoadError) bool {
-	b := t.name(at)
-	b.deaths++
-	if !at.Killed {
-		b.deaths++
-	}
-	return len(t.fatal()) <= maxFatal && b.deaths <= 2*maxFatal
-}
-
-// fatal are the names that end an interpreter.
-func (t *tries) fatal() []string {
-	var names []string
-	for _, b := range t.bad {
-		if b.deaths > 1 {
-			names = append(names, b.at.Name)
-		}
-	}
-	return names
-}
-
-// late takes note of the name that took longest until a limit was reached, and reports
-// whether it alone is to blame.
-func (t *tries) late(at *kernel.LoadError, limit time.Duration) bool {
-	if at.Index < 0 || at.Took < limit/2 {
-		return false
-	}
-	b := t.name(at)
-	b.limit = max(b.limit, limit)
-	return true
-}
-
-// without are the names that a try with a limit leaves out.
-func (t *tries) without(limit time.Duration) []kernel.Skip {
-	var skips []kernel.Skip
-	for _, b := range t.bad {
-		switch {
-		case b.deaths > 1:
-			skips = append(skips, kernel.Skip{Index: b.at.Index, Reason: "loading it ended the interpreter"})
-		case b.limit >= limit:
-			skips = append(skips, kernel.Skip{Index: b.at.Index, Reason: fmt.Sprintf("loading it took more than half of a time limit of %v", b.limit)})
-		}
-	}
-	return skips
 }

@@ -21,7 +21,7 @@ const (
 	kindData       = 'D' // worker → server, and back: bytes of a snapshot
 	kindRewind     = 'B' // worker → server: so many of them hold
 	kindPull       = 'P' // worker → server: send more of them
-	kindName       = 'N' // worker → server: the name that is loaded next
+	kindName       = 'N' // worker → server: the name that is saved or loaded next
 )
 
 // Bounds of a payload in bytes, by the frame's kind.

@@ -13,20 +13,20 @@ import (
 func TestRestoreThatFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		then func(p *peer, id any)
-		want LoadError
+		want NameError
 		none bool // nobody is to blame
 	}{
-		"dies":      {func(p *peer, _ any) { p.say(kindSupervisor, `{"event":"died","exit":7}`); p.worker() }, LoadError{Index: 2, Name: "last"}, false},
-		"is killed": {func(p *peer, _ any) { p.say(kindSupervisor, `{"event":"died","signal":9}`); p.worker() }, LoadError{Index: 2, Name: "last", Killed: true}, false},
-		"breaks":    {func(p *peer, _ any) { p.out.Close() }, LoadError{Index: 2, Name: "last"}, false},
+		"dies":      {func(p *peer, _ any) { p.say(kindSupervisor, `{"event":"died","exit":7}`); p.worker() }, NameError{Index: 2, Name: "last"}, false},
+		"is killed": {func(p *peer, _ any) { p.say(kindSupervisor, `{"event":"died","signal":9}`); p.worker() }, NameError{Index: 2, Name: "last", Killed: true}, false},
+		"breaks":    {func(p *peer, _ any) { p.out.Close() }, NameError{Index: 2, Name: "last"}, false},
 		"takes long": {func(p *peer, id any) {
 			p.until("interrupt")
 			p.reply(id, `"status":"interrupted","interrupted":true`)
 			p.until("sweep")
-		}, LoadError{Index: 1, Name: "long", Late: true, Took: 20 * time.Second}, false},
-		"is deaf":      {func(p *peer, _ any) { p.until("kill") }, LoadError{Index: 1, Name: "long", Late: true, Took: 20 * time.Second}, false},
-		"says why not": {func(p *peer, id any) { p.reply(id, `"status":"error","error":"no"`) }, LoadError{}, true},
-		"half a name":  {func(p *peer, _ any) { p.say(kindName, "abc") }, LoadError{Index: 2, Name: "last"}, false},
+		}, NameError{Index: 1, Name: "long", Late: true, Took: 20 * time.Second}, false},
+		"is deaf":      {func(p *peer, _ any) { p.until("kill") }, NameError{Index: 1, Name: "long", Late: true, Took: 20 * time.Second}, false},
+		"says why not": {func(p *peer, id any) { p.reply(id, `"status":"error","error":"no"`) }, NameError{}, true},
+		"half a name":  {func(p *peer, _ any) { p.say(kindName, "abc") }, NameError{Index: 2, Name: "last"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -41,7 +41,7 @@ func TestRestoreThatFails(t *testing.T) {
 					c.then(p, id)
 				})
 				_, err := client.Restore(t.Context(), RestoreRequest{Table: []byte(`{}`), From: strings.NewReader(""), Limit: 30 * time.Second})
-				var got *LoadError
+				var got *NameError
 				if errors.As(err, &got) == c.none || err == nil {
 					t.Fatalf("%v", err)
 				}
@@ -54,11 +54,11 @@ func TestRestoreThatFails(t *testing.T) {
 }
 
 // Names come in whatever way a worker likes.
-func FuzzLoading(f *testing.F) {
+func FuzzNames(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x01x"))
 	f.Add([]byte("\xff\xff\xff\xff"))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		var l loading
+		var l names
 		err := l.begin(in)
 		if (l.now == nil) == (err == nil) || l.now != nil && (l.now.index < 0 || !utf8.ValidString(l.now.name)) {
 			t.Fatalf("%+v, %v", l.now, err)

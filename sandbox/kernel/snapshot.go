@@ -18,6 +18,10 @@ import (
 // were lost: the interpreter ended, or was ended since it did not stop.
 var ErrDied = errors.New("the interpreter ended meanwhile")
 
+// errRevived is in the error of a Save during which the interpreter ended and its variables
+// were not lost.
+var errRevived = errors.New("the interpreter ended meanwhile")
+
 // CannotError is the interpreter's own word on why it can't save or restore.
 // With the same snapshot it will say so again.
 type CannotError string
@@ -36,6 +40,7 @@ type SaveLimits struct {
 	Bytes   int64         // of the snapshot; required
 	Time    time.Duration // required
 	Scratch []string      // directories inside that end with the interpreter: what lies there is noted
+	Without []Skip        // names to leave out, of the same variables
 }
 
 // Snapshot says how to read what Save wrote, and what is not in it.
@@ -50,18 +55,23 @@ const saveGrace = 10 * time.Second
 
 // Save writes the variables, name by name, to sink. It takes a turn like a call,
 // and may run code of the session's own. The variables stay; after an error what
-// sink holds is worthless. The error is ctx's own, wraps ErrDied, or is a
+// sink holds is worthless. The error is ctx's own, wraps ErrDied, is a NameError, or is a
 // sentence that says why they can't be saved.
 func (c *Client) Save(ctx context.Context, sink Sink, limits SaveLimits) (Snapshot, error) {
-	t := &transfer{sink: sink, limit: limits.Bytes}
+	t := &transfer{sink: sink, limit: limits.Bytes, names: &names{doing: "saved"}}
 	r := runner{limit: limits.Time, grace: saveGrace}
 	p, err := c.transfer(ctx, t, &r, map[string]any{
 		"op": "save", "limit": limits.Bytes, "scratch": append([]string{}, limits.Scratch...),
+		"without": append([]Skip{}, limits.Without...),
 	})
 	if err != nil {
-		return Snapshot{}, err
+		return Snapshot{}, t.names.blame(ctx, &r, err)
 	}
-	return Snapshot{Table: p.Output, Notes: p.Notes}, nil
+	var untold sandbox.Result // whoever reads the snapshot must know of it, too
+	if r.history.between != nil {
+		r.reportBetween(&untold)
+	}
+	return Snapshot{Table: p.Output, Notes: append(untold.Notes, p.Notes...)}, nil
 }
 
 // transfer is a stream of bytes beside a request.
@@ -72,7 +82,7 @@ type transfer struct {
 
 	from  io.Reader // nil = none are asked for
 	pulls chan struct{}
-	names *loading // what is loaded; nil = nothing is
+	names *names // what is saved or loaded
 
 	failed chan error // gets at most one: the server's own fault
 }
@@ -116,7 +126,7 @@ func (t *transfer) outcome(ctx context.Context, r *runner) (*reply, error) {
 	case t.sink != nil && r.heir != nil && r.out.died != nil:
 		r.heir.before-- // by what was no call
 		r.c.untell(history{between: r.out.died, revived: r.heir})
-		return nil, fmt.Errorf("the interpreter ended meanwhile (%s), and was restored", describe(r.out.died))
+		return nil, fmt.Errorf("%w (%s), and was restored", errRevived, describe(r.out.died))
 	case r.killed:
 		return nil, fmt.Errorf("%w: it did not stop when it was interrupted", ErrDied)
 	case r.out.died != nil:
@@ -126,8 +136,6 @@ func (t *transfer) outcome(ctx context.Context, r *runner) (*reply, error) {
 		r.c.restore(r.history) // as before what was no call
 		if died := r.history.between; died != nil && r.history.revived == nil {
 			return nil, fmt.Errorf("%w: %s", ErrDied, describe(died)) // what was saved is a fresh one's
-		} else if died != nil {
-			return nil, fmt.Errorf("the interpreter ended before (%s), and was restored: that has to be told first", describe(died))
 		}
 	}
 	select {

@@ -16,7 +16,7 @@ import (
 // modules, by name. It comes before any call, and is none itself: no name of a
 // module is bound, the first call's State is new, and what importing prints is
 // dropped. limit bounds it; the end of ctx interrupts it. The error may be an
-// ImportError, or a LoadError of a module that took too long or ended the interpreter.
+// ImportError, or a NameError of a module that took too long or ended the interpreter.
 func (c *Client) Warm(ctx context.Context, modules []string, limit time.Duration) error {
 	if err := c.awaitWorker(ctx); err != nil {
 		return err
@@ -26,7 +26,7 @@ func (c *Client) Warm(ctx context.Context, modules []string, limit time.Duration
 	if err != nil {
 		return err
 	}
-	t := &transfer{names: &loading{}}
+	t := &transfer{names: &names{doing: "loaded"}}
 	r := runner{c: c, call: c.beginTransfer(id, t), limit: limit, grace: c.cfg.Grace}
 	if c.cfg.Output != nil {
 		c.cfg.Output.Begin(nil)

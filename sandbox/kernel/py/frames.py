@@ -18,7 +18,7 @@ SHOWN = ord("v")  # worker -> server: some of its bytes
 DATA = ord("D")  # worker -> server, and back: some of them; none at the end
 REWIND = ord("B")  # worker -> server: only so many of them are valid
 PULL = ord("P")  # worker -> server: send more
-NAME = ord("N")  # worker -> server: this one is loaded next, or imported; its index as four bytes, and some of the name
+NAME = ord("N")  # worker -> server: this one is saved next, loaded or imported; its index as four bytes, and some of the name
 
 
 class Malformed(Exception):

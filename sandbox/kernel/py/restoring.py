@@ -13,7 +13,6 @@ snapshot = load("snapshot")
 
 BATCH = 16  # frames that one PULL asks for
 SALVAGED = 16 << 20  # bytes of a part that are kept until it has been read
-TOLD = 400  # bytes of a name that the server is told
 
 
 class Ended(Exception):
@@ -122,7 +121,7 @@ class Restoring:
         if reason is not None:
             reasons.because(name, reason)
             return False
-        self.channel.send(frames.NAME, self.index.to_bytes(4, "big") + name.encode("utf-8", "replace")[:TOLD])
+        self.channel.send(frames.NAME, self.index.to_bytes(4, "big") + snapshot.told(name))
         return True
 
     def modules(self):

@@ -1,4 +1,8 @@
-"""Saving a session's variables: which, in what order, and where a name that fails is taken out again."""
+"""Saving a session's variables: which, in what order, and where a name that fails is taken out again.
+
+A name may also never come to its end, or end the interpreter. So the server is told of
+each before it is saved, and can have it left out by the interpreter that takes over.
+"""
 
 import sys
 from types import ModuleType
@@ -63,18 +67,20 @@ class Outlet:
         self.channel.send(frames.REWIND, size.to_bytes(8, "big"))
 
 
-def save(worker, limit, scratch):
-    """(table as JSON, notes); the bytes go out by frames before."""
+def save(worker, limit, scratch, without):
+    """(table as JSON, notes); the bytes go out by frames before.
+
+    without: what is to be left out, as {"index": n, "name": text, "reason": text}."""
     library = None
     if any(by_value(value) for value in list(worker.namespace.values())):
         library = imported_library()
     channel = snapshot.Channel(worker)
     outlet = Outlet(channel, limit)
     try:
-        return Saving(worker, outlet, library, bool(library)).run(scratch)
+        return Saving(worker, outlet, library, bool(library), without).run(scratch)
     except Again:
         outlet.rewind(0)
-        return Saving(worker, outlet, imported_library(), True).run(scratch)
+        return Saving(worker, outlet, imported_library(), True, without).run(scratch)
 
 
 def by_value(value):
@@ -95,7 +101,7 @@ def imported_library():
 
 
 class Saving:
-    def __init__(self, worker, outlet, library, final):
+    def __init__(self, worker, outlet, library, final, without):
         self.worker = worker
         self.outlet = outlet
         self.library = library
@@ -104,6 +110,9 @@ class Saving:
         self.parts = []
         self.modules = []
         self.reasons = snapshot.Reasons()
+        # By place and name: neither alone is the same variable for sure.
+        self.without = {(int(entry["index"]), str(entry["name"])): str(entry["reason"]) for entry in without}
+        self.index = -1  # of the latest name
 
     def run(self, scratch):
         self.part("kernel", "sources", dict(self.worker.sources.texts))
@@ -123,6 +132,7 @@ class Saving:
         return table, list(self.reasons.notes("not kept")) + settings.endings(self.worker, scratch)
 
     def name(self, name, value):
+        self.index += 1
         if type(name) is not str or not name or len(name) > 1000 or not encodable(name):
             self.reasons.add(repr(name), TypeError("not a name"))
             return
@@ -133,6 +143,12 @@ class Saving:
             if type(found) is str and encodable(found) and sys.modules.get(found) is value:
                 self.modules.append([name, found])
                 return
+        told = snapshot.told(name)
+        reason = self.without.get((self.index, told.decode("utf-8", "replace")))
+        if reason is not None:
+            self.reasons.because(name, reason)
+            return
+        self.outlet.channel.send(frames.NAME, self.index.to_bytes(4, "big") + told)
         self.part("name", name, value)
 
     def part(self, owner, name, value):

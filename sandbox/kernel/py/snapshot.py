@@ -16,6 +16,7 @@ values = load("values")
 PIECE = (1 << 16) - frames.HEADER  # bytes of a frame of data
 NAMED = 25  # names that a note lists
 REASONS = 20  # notes
+TOLD = 400  # bytes of a name that the server is told
 
 BY_VALUE = (
     "they are, or hold, functions or classes that the code itself defined; these are kept too where cloudpickle "
@@ -54,7 +55,7 @@ def checked(worker, request):
         worker.interrupts.count += 1
         raise KeyboardInterrupt
     if request["op"] == "save":
-        table, notes = load("saving").save(worker, int(request["limit"]), request.get("scratch") or ())
+        table, notes = load("saving").save(worker, int(request["limit"]), request.get("scratch") or (), request.get("without") or ())
         worker.notes += notes
         return table
     back, names, notes = load("restoring").Restoring(worker, request["table"], request.get("without") or ()).run()
@@ -69,6 +70,10 @@ def stopped(worker, error):
     a library written in Rust is none of Exception's: such a value fails alone.
     """
     return worker.interrupts.count > 0 and not issubclass(type(error), (Exception, SystemExit, GeneratorExit))
+
+
+def told(name):
+    return name.encode("utf-8", "replace")[:TOLD]
 
 
 class Channel:

@@ -89,7 +89,7 @@ class Kernel:
     # Receiving
 
     def next(self, timeout=20):
-        """(kind, decoded payload) of the next frame but those that name what is loaded; drains both streams meanwhile."""
+        """(kind, decoded payload) of the next frame but those that name what is saved or loaded; drains both streams meanwhile."""
         while True:
             kind, body = self.raw_next(timeout)
             if kind == b"v":
@@ -158,7 +158,7 @@ class Kernel:
                 size = int.from_bytes(body, "big")
                 assert size <= len(data), (size, len(data))
                 del data[size:]
-            else:
+            elif kind != b"N":
                 return json.loads(body), bytes(data)
 
     def restore(self, table, data, piece=65531, timeout=60, **fields):

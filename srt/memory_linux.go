@@ -117,7 +117,8 @@ func canWatchMemory() error {
 		}
 	}
 	if err := errors.Join(append(errs, shm)...); err != nil {
-		return fmt.Errorf("srt: the memory of a session can't be watched without a control group: %w", err)
+		return &LayerError{Layer: layerCgroup, Err: fmt.Errorf("without a control group the memory of a session has to be watched, which this host does not let us: %w", err),
+			Remedy: "give the server a control group (" + delegation(os.Geteuid()) + "; docker run --cgroupns=private with a writable /sys/fs/cgroup), or a whole /proc and memfd_create"}
 	}
 	return nil
 }

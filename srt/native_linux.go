@@ -49,6 +49,9 @@ func newNative(cfg nativeConfig) (*native, error) {
 		n.gid = n.uid
 		n.detaches = capable(unix.CAP_SYS_ADMIN) // a container's root may not be
 	}
+	if err := n.checkHost("/proc"); err != nil {
+		return nil, err
+	}
 	if _, err := landlockABI(); err != nil {
 		return nil, failed(layerLandlock, err)
 	}

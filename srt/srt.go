@@ -102,7 +102,7 @@ func New(ctx context.Context, cfg Config) (_ *Local, err error) {
 	}
 	if !l.wall.limitsMemory() {
 		if err := canWatchMemory(); err != nil {
-			return nil, infra(failed(layerCgroup, err))
+			return nil, infra(err)
 		}
 	}
 	if err := l.openState(); err != nil {

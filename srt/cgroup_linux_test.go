@@ -71,92 +71,10 @@ func TestLocateCgroups(t *testing.T) {
 			}
 		case err != nil:
 			t.Errorf("%s: %v", tt.name, err)
-		case g.version != tt.version || fmt.Sprint(g.dirs) != tt.dirs || g.prefix != "mcp-sandbox.77.4711.":
+		case g.files.version != tt.version || fmt.Sprint(g.dirs) != tt.dirs || g.prefix != "mcp-sandbox.77.4711.":
 			t.Errorf("%s: %+v", tt.name, g)
 		}
 	}
-}
-
-// fakeV2 makes a group that the process 77 is in, with members beside it.
-func fakeV2(t *testing.T, controllers, subtree, members string) (proc, dir string) {
-	t.Helper()
-	dir = filepath.Join(t.TempDir(), "svc")
-	files(t, dir, map[string]string{"cgroup.controllers": controllers, "cgroup.subtree_control": subtree, "cgroup.procs": members})
-	mounts := fmt.Sprintf("1 1 0:1 / %s rw - cgroup2 cgroup rw\n", filepath.Dir(dir))
-	return filepath.Join(fakeProc(t, 77, "0::/svc\n", mounts), "self"), dir
-}
-
-func TestCgroupsV2(t *testing.T) {
-	t.Run("controllers already handed down", func(t *testing.T) {
-		_, dir := fakeV2(t, "memory pids\n", "memory pids\n", "")
-		// A directory tree has no control files in a new group, so the group is made by hand.
-		group := filepath.Join(dir, "g")
-		files(t, group, map[string]string{"memory.max": "", "memory.swap.max": "", "memory.oom.group": "", "pids.max": "", "cgroup.procs": "",
-			"memory.current": "12345\n", "memory.stat": "anon 10000\nfile 2300\ninactive_anon 7\nactive_anon 8\ninactive_file 2000\nactive_file 300\n",
-			"memory.events": "low 0\nhigh 0\nmax 7\noom 3\noom_kill 2\noom_group_kill 0\n"})
-		c := &cgroup{version: 2, dirs: []string{group}}
-		if err := c.limit(Policy{Memory: 100 * mib, Tasks: 33}); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.place(4242); err != nil {
-			t.Fatal(err)
-		}
-		for file, want := range map[string]string{
-			"memory.max": strconv.Itoa(100*mib + supervisorAllowance), "memory.swap.max": "0", "memory.oom.group": "0", "pids.max": "33", "cgroup.procs": "4242",
-		} {
-			if got := read(t, group, file); got != want {
-				t.Errorf("%s is %q", file, got)
-			}
-		}
-		if n, ok := c.oomKills(); n != 2 || !ok {
-			t.Errorf("%d kills, %v", n, ok)
-		}
-		if n, err := c.usage(); n != 10045 || err != nil {
-			t.Errorf("usage %d, %v", n, err)
-		}
-		// As the kernel of version 1 tells it: of the group alone, and with those below it.
-		files(t, group, map[string]string{"memory.usage_in_bytes": "12345\n", "memory.stat": "inactive_file 1\nactive_file 2\ntotal_inactive_file 400\ntotal_active_file 5\n"})
-		v1 := &cgroup{version: 1, dirs: []string{group}}
-		if n, err := v1.usage(); n != 11940 || err != nil {
-			t.Errorf("usage %d, %v", n, err)
-		}
-		files(t, group, map[string]string{"memory.stat": "total_inactive_file 12000\ntotal_active_file 1000\n"})
-		if n, err := v1.usage(); n != 0 || err != nil {
-			t.Errorf("usage %d, %v", n, err)
-		}
-	})
-	t.Run("alone: moves itself down", func(t *testing.T) {
-		proc, dir := fakeV2(t, "cpu memory pids\n", "", "77\n")
-		g, err := locateCgroups(proc)
-		if err != nil {
-			t.Fatal(err)
-		}
-		// The leaf's file is the kernel's to make.
-		leaf := filepath.Join(dir, "mcp-sandbox.77.4711.server")
-		err = g.delegate(proc)
-		if err == nil || !strings.Contains(err.Error(), "cgroup.procs") {
-			t.Fatalf("without the kernel: %v", err)
-		}
-		if _, err := os.Stat(leaf); !os.IsNotExist(err) {
-			t.Errorf("the leaf of a failed move is left: %v", err)
-		}
-	})
-	t.Run("in company: leaves it alone", func(t *testing.T) {
-		proc, dir := fakeV2(t, "memory\n", "", "77\n78\n")
-		_, why := findCgroups(proc)
-		if !strings.Contains(why, "watchdog") || !strings.Contains(why, "2 processes share") {
-			t.Error(why)
-		}
-		if read(t, dir, "cgroup.subtree_control") != "" {
-			t.Error("it was changed")
-		}
-	})
-	t.Run("no memory controller", func(t *testing.T) {
-		proc, _ := fakeV2(t, "cpu\n", "", "77\n")
-		if g, why := findCgroups(proc); g != nil || !strings.Contains(why, "no memory controller") {
-			t.Error(why)
-		}
-	})
 }
 
 func TestAbandoned(t *testing.T) {
@@ -231,7 +149,7 @@ for i in range(0, 300 << 20, 4096): m[i] = 1`}})
 		}
 	})
 	t.Run("sweep", func(t *testing.T) {
-		dead := &cgroups{version: n.cgroups.version, dirs: n.cgroups.dirs, prefix: groupPrefix + "1.1."}
+		dead := &cgroups{fs: cgroupfs{}, files: n.cgroups.files, dirs: n.cgroups.dirs, prefix: groupPrefix + "1.1."}
 		left, err := dead.create(Policy{}.withDefaults())
 		if err != nil {
 			t.Fatal(err)
@@ -272,7 +190,7 @@ func TestCloneIntoCgroup(t *testing.T) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Skip(err) // not ours to write, which is no fault of the host
 	}
-	group := &cgroup{version: 2, dirs: []string{dir}}
+	group := &cgroup{fs: cgroupfs{}, files: cgroupV2, dirs: []string{dir}}
 	n := wall(t)
 	p := Policy{}.withDefaults()
 	filter, err := seccompFilter(p)

@@ -27,7 +27,7 @@ func sweepCgroupsOf(procfs string) error {
 		}
 		for _, e := range entries {
 			if e.IsDir() && abandoned(procfs, e.Name()) {
-				errs = append(errs, goneOrBusy(os.Remove(filepath.Join(dir, e.Name()))))
+				errs = append(errs, notLeft(os.Remove(filepath.Join(dir, e.Name()))))
 			}
 		}
 	}
@@ -47,9 +47,10 @@ func abandoned(procfs, name string) bool {
 	return errors.Is(err, os.ErrNotExist) || err == nil && start != f[1]
 }
 
-// goneOrBusy forgives a group that another sweep took, or whose last process is dying.
-func goneOrBusy(err error) error {
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.EBUSY) {
+// notLeft forgives a group that another sweep took, one whose last process is dying, and
+// one that another user's server left.
+func notLeft(err error) error {
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.EBUSY) || errors.Is(err, os.ErrPermission) {
 		return nil
 	}
 	return err

@@ -38,10 +38,11 @@ func (c *commandWatch) look(w *warden) {
 	limit := w.memory + watchAllowance
 	// Nothing is held beside files and memory: there are no memory files behind that wall,
 	// and deleted ones lie on /tmp, which counts by what is used of it.
-	if used, err := memoryOf(w.cage.Pid(), limit, held{}); err == nil && used > limit { // an error: it has ended meanwhile
+	used, err := memoryOf(w.cage.Pid(), limit, held{})
+	if err == nil && used > limit { // an error: it has ended meanwhile
 		w.stop(kernel.StopReason{Status: sandbox.StatusOOM, Text: outOfMemory(w.memory, allEnded)})
 	}
-	c.timer.Reset(max(watchBusy, watchShare*time.Since(begun)))
+	c.timer.Reset(rest(time.Since(begun), err == nil && used > limit/2))
 }
 
 // close ends the watch, and waits for a look under way.

@@ -21,7 +21,9 @@ func local(t testing.TB, cfg Config) *Local {
 	if cfg.Python == "" {
 		cfg.Python = testPython
 	}
-	cfg.native = testNative()
+	if cfg.native == (nativeConfig{}) {
+		cfg.native = testNative()
+	}
 	l, err := New(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

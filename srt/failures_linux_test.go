@@ -134,7 +134,7 @@ func TestEachLayer(t *testing.T) {
 				t.Errorf("%s: %v", tt.name, err)
 			case tt.layer != "" && layer.Layer != tt.layer, tt.is != nil && !errors.Is(err, tt.is):
 				t.Errorf("%s: layer %s: %v", tt.name, layer.Layer, err)
-			case layer.Layer == layerUserns && layer.Remedy == "":
+			case layer.Remedy == "" && tt.deny.errno != unix.EINVAL:
 				t.Errorf("%s: no remedy: %v", tt.name, err)
 			}
 		}
@@ -265,9 +265,13 @@ func TestNoUserNamespaces(t *testing.T) {
 		}
 		return
 	}
-	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
-	out, err := actor(t, "none left", &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER, UidMappings: ids,
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}}).CombinedOutput()
+	uids := []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}
+	gids := []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}}
+	if os.Geteuid() == 0 { // whose guests are others
+		uids[0].Size, gids[0].Size = nobody+1, nobody+1
+	}
+	out, err := actor(t, "none left", &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER, UidMappings: uids, GidMappings: gids,
+		AmbientCaps: []uintptr{unix.CAP_SYS_RESOURCE}}).CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -315,15 +319,44 @@ func TestUsernsRemedy(t *testing.T) {
 	for file, want := range map[string]string{
 		"/proc/sys/user/max_user_namespaces":                     "max_user_namespaces above 0",
 		"/proc/sys/kernel/unprivileged_userns_clone":             "unprivileged_userns_clone to 1",
-		"/proc/sys/kernel/apparmor_restrict_unprivileged_userns": "AppArmor profile",
-		"/none": "--cap-add SYS_ADMIN",
+		"/proc/sys/kernel/apparmor_restrict_unprivileged_userns": "AppArmor profile packaging/apparmor",
+		"/proc/self/mountinfo":                                   "runs in a chroot",
+		"/none":                                                  "--cap-add SYS_ADMIN",
 	} {
 		value := "0"
-		if strings.Contains(file, "apparmor") {
+		switch {
+		case strings.Contains(file, "apparmor"):
 			value = "1"
+		case strings.Contains(file, "mountinfo"):
+			value = "101 100 0:1 / /usr rw - ext4 /dev/vda rw"
 		}
 		if got := usernsRemedy(sysctl(file, value)); !strings.Contains(got, want) {
 			t.Errorf("%s: %s", file, got)
+		}
+	}
+}
+
+// What the host itself lacks is told before anything is started.
+func TestCheckHost(t *testing.T) {
+	all := "0 0 4294967295\n"
+	for name, tt := range map[string]struct {
+		self, uids, gids string
+		layer            string
+	}{
+		"all is there":        {strconv.Itoa(os.Getpid()), all, all, ""},
+		"of another's number": {"1", all, all, layerProc},
+		"few users":           {strconv.Itoa(os.Getpid()), "0 1000 1\n", all, layerUserns},
+		"few groups":          {strconv.Itoa(os.Getpid()), all, "0 1000 1\n7 7 100", layerUserns},
+	} {
+		proc := t.TempDir()
+		files(t, proc, map[string]string{tt.self + "/uid_map": tt.uids, tt.self + "/gid_map": tt.gids})
+		if err := os.Symlink(tt.self, proc+"/self"); err != nil {
+			t.Fatal(err)
+		}
+		err := (&native{uid: nobody, gid: nobody}).checkHost(proc)
+		var layer *LayerError
+		if tt.layer != "" && (!errors.As(err, &layer) || layer.Layer != tt.layer || layer.Remedy == "") || tt.layer == "" && err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

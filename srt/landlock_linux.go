@@ -33,13 +33,13 @@ func landlockABI() (int, error) {
 	abi, err := ll.LandlockGetABIVersion()
 	switch {
 	case errors.Is(err, unix.ENOSYS):
-		return 0, errors.New("this kernel was built without Landlock, or a container's seccomp profile hides it")
+		return 0, fmt.Errorf("this kernel was built without Landlock, or a container's seccomp profile hides it: %w", err)
 	case errors.Is(err, unix.EOPNOTSUPP):
-		return 0, errors.New("the kernel has Landlock switched off: add it to the kernel's lsm= parameter")
+		return 0, errors.New("the kernel has Landlock switched off: add landlock to the kernel's lsm= parameter")
 	case err != nil:
-		return 0, err
+		return 0, fmt.Errorf("landlock_create_ruleset: %w", err)
 	case abi < minLandlock:
-		return abi, fmt.Errorf("the kernel has Landlock ABI %d, at least %d is needed", abi, minLandlock)
+		return abi, fmt.Errorf("the kernel has Landlock ABI %d, at least %d is needed: Linux 6.2 or later", abi, minLandlock)
 	}
 	return abi, nil
 }

@@ -1,8 +1,10 @@
 package srt
 
 import (
+	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 )
 
 // The layers of the wall, as they are named in a [LayerError].
@@ -58,5 +60,31 @@ func failed(layer string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &LayerError{Layer: layer, Err: err}
+	return &LayerError{Layer: layer, Err: err, Remedy: callRemedy(layer, err)}
 }
+
+// callRemedy is the remedy where the kernel does not know a call that a layer is made of, or a
+// filter answers in its place; "" where something else is wrong.
+func callRemedy(layer string, err error) string {
+	if !errors.Is(err, syscall.EPERM) && !errors.Is(err, syscall.ENOSYS) {
+		return ""
+	}
+	needs := map[string]string{
+		layerMounts:    "the mount calls of Linux 5.12 and later",
+		layerWorkspace: "the mount calls of Linux 5.12 and later",
+		layerProc:      "the mount calls of Linux 5.12 and later",
+		layerNetwork:   "leave to raise loopback in a network namespace of the wall's own",
+		layerRlimits:   "prlimit",
+		layerCaps:      "prctl and capset",
+		layerLandlock:  "Linux 6.2 or later with landlock in its lsm= parameter, and the calls landlock_*",
+		layerSeccomp:   "a kernel with CONFIG_SECCOMP_FILTER, and prctl(PR_SET_SECCOMP)",
+		layerExec:      "clone, prctl and close_range",
+	}[layer]
+	if needs == "" {
+		return ""
+	}
+	return "the wall needs " + needs + "; where a container's profile refuses that: " + containerRemedy
+}
+
+// containerRemedy is how containers are told to allow what the wall is made of.
+const containerRemedy = "docker run --security-opt seccomp=packaging/docker/seccomp.json (or seccomp=unconfined) --security-opt apparmor=unconfined"

@@ -11,8 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memoryOf adds up what all processes behind the wall use, and what they hold. Resident sizes count pages that processes share once for
-// each of them, so only a sum beyond limit is counted again, exactly and at greater cost.
+// memoryOf adds up what all processes behind the wall use, and what they hold. Resident
+// sizes count pages that processes share once for each of them, and cached pages of mapped
+// files, which the kernel takes back when it needs them; so only a sum beyond limit is
+// counted again, exactly and at greater cost.
 func memoryOf(pid int, limit int64, h held) (int64, error) {
 	g, err := guestOf(pid)
 	if err != nil {
@@ -66,29 +68,54 @@ func resident(dir string) int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// proportional adds up a process's shares of its pages, but for mappings of files that
-// are counted already.
+// proportional adds up a process's shares of its pages, but for mappings of files that are
+// counted already, and for the cache of other files.
 func proportional(dir string, counted func(fileID) bool) (int64, error) {
 	b, err := os.ReadFile(dir + "/smaps")
 	if err != nil {
 		return 0, err
 	}
-	var total int64
-	skip := false
-	for line := range bytes.Lines(b) {
+	return addMappings(b, counted)
+}
+
+// addMappings is proportional for the text of smaps.
+func addMappings(smaps []byte, counted func(fileID) bool) (total int64, err error) {
+	var skip, file bool
+	var share int64
+	for line := range bytes.Lines(smaps) {
 		if m, ok := parseMapping(line); ok {
 			skip = m.id.ino != 0 && counted(m.id)
+			file = m.onDisk()
 			continue
 		}
-		if rest, ok := bytes.CutPrefix(line, []byte("Pss:")); ok && !skip {
-			kb, err := strconv.ParseInt(string(bytes.TrimSpace(bytes.TrimSuffix(bytes.TrimSpace(rest), []byte("kB")))), 10, 64)
+		if skip {
+			continue
+		}
+		if rest, ok := bytes.CutPrefix(line, []byte("Pss:")); ok {
+			if share, err = kilobytes(rest); err != nil {
+				return 0, err
+			}
+			if !file {
+				total += share
+			}
+		} else if rest, ok := bytes.CutPrefix(line, []byte("Anonymous:")); ok && file { // behind Pss
+			own, err := kilobytes(rest)
 			if err != nil {
 				return 0, err
 			}
-			total += kb << 10
+			total += min(own, share) // what was written to privately; shared ones count whole here
 		}
 	}
 	return total, nil
+}
+
+// onDisk reports whether a mapping is of a file whose pages the kernel can drop and read
+// again. File systems without a device of their own may be in memory, so those are not.
+func (m mapping) onDisk() bool { return m.id.ino != 0 && unix.Major(m.id.dev) != 0 }
+
+func kilobytes(text []byte) (int64, error) {
+	n, err := strconv.ParseInt(string(bytes.TrimSpace(bytes.TrimSuffix(bytes.TrimSpace(text), []byte("kB")))), 10, 64)
+	return n << 10, err
 }
 
 // memoryFiles is what /tmp and /dev/shm hold, memory that belongs to no process, and
@@ -117,7 +144,8 @@ func canWatchMemory() error {
 		}
 	}
 	if err := errors.Join(append(errs, shm)...); err != nil {
-		return fmt.Errorf("srt: the memory of a session can't be watched without a control group: %w", err)
+		return &LayerError{Layer: layerCgroup, Err: fmt.Errorf("without a control group the memory of a session has to be watched, which this host does not let us: %w", err),
+			Remedy: "give the server a control group (" + delegation(os.Geteuid()) + "; docker run --cgroupns=private with a writable /sys/fs/cgroup), or a whole /proc and memfd_create"}
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ type native struct {
 	root     bool     // the server may act for the guest's id, which is another than its own
 	detaches bool     // the server may make mounts; an ordinary user's child makes them itself
 	cgroups  *cgroups // nil where no group can be made
-	memory   string   // how memory is bounded, in words
+	memory   string   // how memory and tasks are bounded, in words
 	idmaps   idmaps
 }
 
@@ -49,6 +49,9 @@ func newNative(cfg nativeConfig) (*native, error) {
 		n.gid = n.uid
 		n.detaches = capable(unix.CAP_SYS_ADMIN) // a container's root may not be
 	}
+	if err := n.checkHost("/proc"); err != nil {
+		return nil, err
+	}
 	if _, err := landlockABI(); err != nil {
 		return nil, failed(layerLandlock, err)
 	}
@@ -59,9 +62,12 @@ func newNative(cfg nativeConfig) (*native, error) {
 	if proc == "" {
 		proc = "/proc/self"
 	}
-	n.cgroups, n.memory = findCgroups(proc)
+	n.cgroups, n.memory = findCgroups(proc, cgroupfs{})
 	return n, nil
 }
+
+// limits says what holds the limits of memory and tasks, in words.
+func (n *native) limits() string { return n.memory }
 
 // limitsMemory reports whether control groups bound a session's memory.
 func (n *native) limitsMemory() bool { return n.cgroups != nil }

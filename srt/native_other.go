@@ -25,6 +25,7 @@ type (
 func newNative(nativeConfig) (*native, error) { return nil, errNoNative }
 
 func (*native) start(context.Context, Policy, command) (*cage, error) { return nil, errNoNative }
+func (*native) limits() string                                        { return "" }
 func (*native) limitsMemory() bool                                    { return false }
 func (*native) hostIDs() (uid, gid int)                               { return os.Geteuid(), os.Getegid() }
 func (*native) close() error                                          { return nil }

@@ -31,9 +31,14 @@ func (s source) look() look {
 
 // untaken is the error of a place that could not be taken.
 func (s source) untaken(err error) error {
-	failed := &LayerError{Layer: s.Layer, Err: fmt.Errorf("%s: %w", s.Host, err)}
-	if s.Layer == layerMounts && errors.Is(err, unix.ENOENT) {
+	err = fmt.Errorf("%s: %w", s.Host, err)
+	failed := &LayerError{Layer: s.Layer, Err: err, Remedy: callRemedy(s.Layer, err)}
+	switch {
+	case s.Layer == layerMounts && errors.Is(err, unix.ENOENT):
 		failed.Remedy = "if it has been upgraded or removed since the server started, restart the server"
+	case errors.Is(err, unix.EACCES):
+		failed.Remedy = "guests of root run as another user, who can't go there; root needs CAP_SYS_ADMIN to show it all the same: " +
+			"docker run --cap-add SYS_ADMIN, or run the server as an ordinary user: --user 1000:1000"
 	}
 	return failed
 }

@@ -45,7 +45,11 @@ func (n *native) sources(p Policy, fd int) (all []source, mounts []*os.File, err
 			return nil, mounts, err
 		}
 		if err != nil {
-			err = &LayerError{Layer: s.Layer, Err: fmt.Errorf("%s: %w", s.Host, err), Remedy: remedyOf(err)}
+			remedy := remedyOf(err)
+			if remedy == "" {
+				remedy = callRemedy(s.Layer, err)
+			}
+			err = &LayerError{Layer: s.Layer, Err: fmt.Errorf("%s: %w", s.Host, err), Remedy: remedy}
 			return nil, mounts, err
 		}
 		if mount >= 0 {

@@ -102,7 +102,7 @@ func New(ctx context.Context, cfg Config) (_ *Local, err error) {
 	}
 	if !l.wall.limitsMemory() {
 		if err := canWatchMemory(); err != nil {
-			return nil, infra(failed(layerCgroup, err))
+			return nil, infra(err)
 		}
 	}
 	if err := l.openState(); err != nil {
@@ -169,7 +169,9 @@ func (l *Local) Ready() int { return l.pool.size() }
 func (l *Local) Checkpoints() sandbox.Checkpoints { return l.checkpoints.read() }
 
 // String implements sandbox.Sandbox.
-func (l *Local) String() string { return l.policy(l.described()).String() }
+func (l *Local) String() string {
+	return l.policy(l.described()).String() + "\nlimits held: " + l.wall.limits()
+}
 
 // described is the workspace in words.
 func (l *Local) described() string {

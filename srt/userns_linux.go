@@ -40,13 +40,27 @@ func usernsRemedy(read func(string) ([]byte, error)) string {
 	}
 	if is("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1") {
 		known = append(known, "Ubuntu 24.04 and later: set the sysctl kernel.apparmor_restrict_unprivileged_userns to 0, "+
-			"or give this program an AppArmor profile with the userns permission")
+			"or load the AppArmor profile packaging/apparmor/mcp-sandbox")
+	}
+	if mounts, err := read("/proc/self/mountinfo"); err == nil && !hasRoot(string(mounts)) {
+		known = append(known, "the server runs in a chroot, where the kernel gives nobody user namespaces: "+
+			"use what changes the root by pivot_root: bwrap, systemd-nspawn, a container")
 	}
 	if len(known) > 0 {
 		return strings.Join(known, "; ")
 	}
 	return "user namespaces are needed: sysctl user.max_user_namespaces high enough; " +
-		"kernel.unprivileged_userns_clone=1 on Debian; kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu; " +
-		"in a container docker run --security-opt seccomp=unconfined, or a profile that allows clone and mount, " +
-		"or --cap-add SYS_ADMIN"
+		"kernel.unprivileged_userns_clone=1 on Debian; on Ubuntu the AppArmor profile packaging/apparmor/mcp-sandbox, or " +
+		"kernel.apparmor_restrict_unprivileged_userns=0; not in a chroot; " +
+		"in a container " + containerRemedy + ", or --cap-add SYS_ADMIN"
+}
+
+// hasRoot reports whether a mount hangs at / of those that a process sees: not so in a chroot.
+func hasRoot(mountinfo string) bool {
+	for line := range strings.Lines(mountinfo) {
+		if f := strings.Fields(line); len(f) > 4 && f[4] == "/" {
+			return true
+		}
+	}
+	return false
 }

@@ -1,7 +1,6 @@
 package srt
 
 import (
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -38,6 +37,9 @@ type watchdog struct {
 	owed     bool      // something has run that was not measured
 	flying   time.Time // since when every round has found descriptors in flight; zero: the last did not
 	hidden   int       // rounds in a row that some process could not be looked into
+
+	near    bool      // the last round found more than half of the memory in use
+	diskDue time.Time // when the workspace may be measured again while near hurries the rounds
 }
 
 // watched is what a watchdog is told.
@@ -54,7 +56,8 @@ const (
 	watchAwake     = 250 * time.Millisecond // while something runs between the calls, or could: a child, a thread,
 	watchIdle      = 2 * time.Second        // and while nothing can but by a signal
 	watchForced    = 30 * time.Second       // at most, between two full rounds
-	watchShare     = 20                     // a round is followed by a pause of that many times its own length
+	watchShare     = 20                     // a round is followed by a pause of that many times its own length,
+	watchNear      = 2                      // or of that many where the memory is half used
 	watchAllowance = 32 * mib               // for the supervisor, as in a control group: the limit is for the user's code
 	hiddenFor      = 3                      // rounds that a process may be out of sight, as one that is just ending is
 )
@@ -217,15 +220,26 @@ func (w *watchdog) loop() {
 		start := time.Now()
 		awake := w.round(watchesMemory)
 		ended = time.Now()
-		pause = max(watchBusy, watchShare*ended.Sub(start))
+		pause = rest(ended.Sub(start), w.near)
 		due = ended.Add(max(pause, awake))
 		tick.Reset(time.Until(w.settle(due, ended.Add(pause))))
 	}
 }
 
+// rest is the least pause after a round. What a session could outrun is looked at sooner: on
+// a busy machine a round takes long, and so would a fixed multiple of it.
+func rest(took time.Duration, near bool) time.Duration {
+	share := watchShare * took
+	if near {
+		share = watchNear * took
+	}
+	return max(watchBusy, share)
+}
+
 // round looks once and returns how long to sleep at most.
 func (w *watchdog) round(watchesMemory bool) time.Duration {
 	m := w.moment()
+	w.near = false
 	activity, alone, err := activityOf(w.cage.Pid(), w.standby())
 	still := err == nil && activity == w.activity
 	w.activity = activity
@@ -258,7 +272,7 @@ func (w *watchdog) round(watchesMemory bool) time.Duration {
 		w.checkMemory(held)
 	}
 	if w.disk != nil {
-		w.checkDisk(held, m)
+		w.measureDisk(held, m)
 	}
 	switch {
 	case m.running > 0:
@@ -296,44 +310,17 @@ func (w *watchdog) checkFlight(held held) {
 	}
 }
 
-func (w *watchdog) checkMemory(held held) {
-	limit := w.policy.Memory + watchAllowance
-	used, err := memoryOf(w.cage.Pid(), limit, held)
-	if err == nil && used > limit && used < 2*limit {
-		// A child between vfork and exec shares all its parent has, and counts twice.
-		time.Sleep(20 * time.Millisecond)
-		used, err = memoryOf(w.cage.Pid(), limit, held)
-	}
-	if err != nil || used <= limit {
-		return // an error: it has ended meanwhile
-	}
-	if w.giveUpStandby(used - limit) {
+// measureDisk looks at the workspace, unless rounds are hurried by the memory and a walk was
+// a moment ago: a large workspace takes far longer to look at.
+func (w *watchdog) measureDisk(held held, m moment) {
+	begun := time.Now()
+	if w.near && begun.Before(w.diskDue) {
+		w.owed = true // the next round does it, or one after that
 		return
 	}
-	w.enforce(ruling{end, fmt.Sprintf("The session went beyond its memory limit of %s.", kernel.Bytes(w.policy.Memory))}, sandbox.StatusOOM)
-}
-
-func (w *watchdog) standby() int {
-	_, pid := w.client.Processes()
-	return pid
-}
-
-// giveUpStandby ends the standby if that frees so much, and enough to be worth a checkpoint:
-// an eighth of the limit. It reports whether it did.
-func (w *watchdog) giveUpStandby(excess int64) bool {
-	worker, standby := w.client.Processes()
-	if worker == 0 || standby == 0 {
-		return false
-	}
-	own, err := ownMemory(w.cage.Pid(), standby)
-	// In this order: what the two share is the standby's own once the worker is dying, and
-	// then it is needed.
-	if err != nil || own < max(excess, w.policy.Memory/8) || dying(w.cage.Pid(), worker) {
-		return false
-	}
-	err = w.client.Discard()
-	w.log.Info("a session is short of memory: its checkpoint is given up", "bytes", own, "err", err)
-	return err == nil
+	w.checkDisk(held, m)
+	ended := time.Now()
+	w.diskDue = ended.Add(rest(ended.Sub(begun), false))
 }
 
 func (w *watchdog) checkDisk(held held, m moment) {

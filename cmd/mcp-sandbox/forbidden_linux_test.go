@@ -3,13 +3,10 @@ package main_test
 import (
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
-	"unsafe"
 
-	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 )
 
@@ -24,7 +21,7 @@ func TestForbiddenUserNamespaces(t *testing.T) {
 				cmd := exec.Command(server, args...)
 				cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
 				cmd.Stdout, cmd.Stderr = &stdout, &stderr
-				err := withoutUserNamespaces(t, errno, cmd.Start)
+				err := denied(t, []denial{{nr: unix.SYS_CLONE, errno: errno, arg: argument0, is: unix.CLONE_NEWUSER}}, cmd.Start)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -47,35 +44,4 @@ func TestForbiddenUserNamespaces(t *testing.T) {
 	if err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
-}
-
-// withoutUserNamespaces calls start on a thread whose children can make no
-// user namespace. The thread ends with its goroutine.
-func withoutUserNamespaces(t *testing.T, errno syscall.Errno, start func() error) error {
-	t.Helper()
-	program, err := bpf.Assemble([]bpf.Instruction{
-		bpf.LoadAbsolute{Off: 0, Size: 4}, // the call's number
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SYS_CLONE, SkipFalse: 3},
-		bpf.LoadAbsolute{Off: 16, Size: 4}, // its flags, low half
-		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.CLONE_NEWUSER, SkipFalse: 1},
-		bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(errno)},
-		bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the filter goes with the thread
-		filter := unix.SockFprog{Len: uint16(len(program)), Filter: (*unix.SockFilter)(unsafe.Pointer(&program[0]))}
-		err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-		if err == nil {
-			err = unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&filter)), 0, 0)
-		}
-		if err == nil {
-			err = start()
-		}
-		done <- err
-	}()
-	return <-done
 }

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"mcp-sandbox/srt/egress"
 )
 
 // cage is one walled PID namespace and the control group around it. It is safe for
@@ -18,6 +20,8 @@ type cage struct {
 	limit int64         // of memory, in bytes
 	group *cgroup       // nil where none can be written
 	done  chan struct{} // closed when every process inside is dead and reaped
+	proxy *egress.Proxy // of its network; nil = it has none
+	ended chan struct{} // closed when the proxy has ended, which it does after done; nil = there is none
 
 	seenOOM atomic.Int64 // kills that oomKilled has told of
 	closing sync.Once
@@ -82,6 +86,9 @@ func (c *cage) Close() error {
 	c.closing.Do(func() {
 		if c.closed = c.Kill(); c.closed == nil {
 			c.closed = c.group.remove()
+			if c.ended != nil {
+				<-c.ended
+			}
 		}
 	})
 	return c.closed

@@ -9,6 +9,7 @@ import (
 
 	"mcp-sandbox/sandbox"
 	"mcp-sandbox/sandbox/kernel"
+	"mcp-sandbox/srt/egress"
 )
 
 // interpreter is Python behind the wall together with the talk to it.
@@ -62,7 +63,7 @@ func (s *session) startInterpreter(ctx context.Context) (_ *interpreter, err err
 			Env:    l.guestEnv(),
 			Dir:    guestWorkspace,
 			Files:  l.kernelFiles(),
-			Stdout: guestStdout, Stderr: guestStderr,
+			Stdout: guestStdout, Stderr: guestStderr, Proxy: s.proxyConfig(),
 			Extra: []*os.File{guestIn, guestOut},
 			OOMFD: true, Held: true,
 		})
@@ -84,11 +85,18 @@ func (s *session) startInterpreter(ctx context.Context) (_ *interpreter, err err
 	return nil, infra(err)
 }
 
+// proxyConfig is how the session's network is served.
+func (s *session) proxyConfig() egress.Config {
+	cfg := s.local.cfg.proxy
+	cfg.Log = s.log
+	return cfg
+}
+
 // connect makes the talk to a started interpreter.
 func (l *Local) connect(c *cage, policy Policy, in, out *os.File, output *kernel.Output) *interpreter {
 	client := kernel.NewClient(kernel.Config{
 		In: in, Out: out, Output: output, Memory: policy.Memory, Start: startTimeout, OOM: c.oomKilled,
-		Hints:   map[string]string{"network": networkHint, "path": policy.pathHint(), "package": packageHint},
+		Hints:   map[string]string{"network": policy.networkHint(), "path": policy.pathHint(), "package": policy.packageHint()},
 		Unsaved: unsaved(l.cfg),
 		Parked: func(pid int, yes bool) {
 			l.checkpoints.count(yes)

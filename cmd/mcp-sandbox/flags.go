@@ -12,6 +12,7 @@ import (
 
 	"mcp-sandbox/sandbox"
 	"mcp-sandbox/srt"
+	"mcp-sandbox/srt/egress"
 )
 
 type cli struct {
@@ -31,13 +32,14 @@ type logFlags struct {
 }
 
 type wallFlags struct {
-	Python    string  `placeholder:"PATH" help:"Python interpreter; usually python3 of PATH."`
-	Mount     []mount `sep:"none" env:"-" placeholder:"SRC:DST[:rw]" help:"Host directory that code may see, read-only unless it ends in :rw. Repeatable ($MCP_SANDBOX_MOUNT, one a line)."`
-	Memory    size    `default:"2GiB" help:"Memory of a session (${default})."`
-	MaxTasks  int     `default:"256" help:"Processes and threads of a session (${default})."`
-	MaxDisk   size    `default:"1GiB" help:"Bytes in a session's workspace, and in its /tmp (${default})."`
-	MaxOutput size    `default:"64MiB" help:"Bytes kept of what was too long for a session's results, on the server's disk; the oldest go first (${default})."`
-	Env       []env   `sep:"none" env:"-" placeholder:"NAME[=VALUE]" help:"Variable of the code's environment; without a value, ours. Repeatable ($MCP_SANDBOX_ENV, one a line)."`
+	Python      string   `placeholder:"PATH" help:"Python interpreter; usually python3 of PATH."`
+	Mount       []mount  `sep:"none" env:"-" placeholder:"SRC:DST[:rw]" help:"Host directory that code may see, read-only unless it ends in :rw. Repeatable ($MCP_SANDBOX_MOUNT, one a line)."`
+	Memory      size     `default:"2GiB" help:"Memory of a session (${default})."`
+	MaxTasks    int      `default:"256" help:"Processes and threads of a session (${default})."`
+	MaxDisk     size     `default:"1GiB" help:"Bytes in a session's workspace, and in its /tmp (${default})."`
+	MaxOutput   size     `default:"64MiB" help:"Bytes kept of what was too long for a session's results, on the server's disk; the oldest go first (${default})."`
+	AllowDomain []string `placeholder:"HOST[:PORT]" help:"Host that code may reach, by HTTP and TLS: example.org, or *.example.org for all names below it; usually none. With a port, that port alone, by any protocol. An address that is not public is reached only where it is named itself. Repeatable."`
+	Env         []env    `sep:"none" env:"-" placeholder:"NAME[=VALUE]" help:"Variable of the code's environment; without a value, ours. Repeatable ($MCP_SANDBOX_ENV, one a line)."`
 }
 
 type callFlags struct {
@@ -166,6 +168,9 @@ func (f *wallFlags) check() error {
 			errs = append(errs, fmt.Errorf("--%s must be above 0", n.name))
 		}
 	}
+	if _, err := f.network(); err != nil {
+		errs = append(errs, fmt.Errorf("--allow-domain: %w", err))
+	}
 	if errors.Join(errs...) == nil {
 		if _, err := f.limits().Resolve(); err != nil {
 			errs = append(errs, err)
@@ -202,6 +207,9 @@ func directory(flag, path string) error {
 	}
 	return nil
 }
+
+// network is what code may reach.
+func (f wallFlags) network() (egress.Rules, error) { return egress.ParseRules(f.AllowDomain, nil) }
 
 func (f wallFlags) limits() sandbox.Limits {
 	return sandbox.Limits{Memory: int64(f.Memory), Tasks: f.MaxTasks, Disk: int64(f.MaxDisk), Outputs: int64(f.MaxOutput)}

@@ -50,6 +50,10 @@ func openLocal(ctx context.Context, cfg localConfig) (*local, error) {
 		Checkpoint: sandbox.Checkpoint(cfg.checkpoint),
 		Warm:       cfg.Warm, Preload: cfg.Preload,
 	}
+	var err error
+	if c.Network, err = cfg.network(); err != nil {
+		return nil, err
+	}
 	for _, m := range cfg.Mount {
 		c.Mounts = append(c.Mounts, srt.Mount{Host: m.host, Guest: m.guest, Writable: m.writable})
 	}

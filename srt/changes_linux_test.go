@@ -45,6 +45,11 @@ func TestChangedFiles(t *testing.T) {
 			{"import subprocess; subprocess.run('echo hi >from_child', shell=True)", "from_child:3"},
 			{"open(b'bad\\xff', 'w').write('1')", "bad\xff:1"},
 			{"open('late', 'w').write('1'); 1/0", "late:1"},
+			{"os.rename('d', 'd2')", "d2/e/f:0 d2/y2:1"}, // with all that lies in it
+			{"os.chmod('d2', 0o700)", ""},
+			{"os.mkdir('g'); os.rename('d2/e', 'g/e')", "g/e/f:0"},
+			{"open('g/e/f', 'w').write('1'); os.mkdir('h'); os.rename('g', 'h/g')", "h/g/e/f:1"},
+			{"pass", ""},
 		} {
 			want := sandbox.StatusOK
 			if strings.HasSuffix(step.code, "1/0") {
@@ -84,6 +89,63 @@ func TestChangedFiles(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What a client stores is no call's, however soon a call follows, until one changes it.
+func TestStoredFilesAreNoCalls(t *testing.T) {
+	s := opener(local(t, Config{}))(t).(*session)
+	do(t, s, "pass", sandbox.StatusOK, sandbox.StateNew)
+	for i := range 20 {
+		name := fmt.Sprintf("d%d/f", i)
+		if _, err := s.StoreFile(t.Context(), name, 1, strings.NewReader("1")); err != nil {
+			t.Fatal(err)
+		}
+		if res := do(t, s, "pass", sandbox.StatusOK, sandbox.StateKept); len(res.Files) > 0 {
+			t.Fatalf("%q", paths(res))
+		}
+	}
+	res := do(t, s, "import time; time.sleep(.02); open('d1/f', 'w').write('22'); import os; os.rename('d2', 'e')", sandbox.StatusOK, sandbox.StateKept)
+	if got := slices.Sorted(slices.Values(paths(res))); !slices.Equal(got, []string{"d1/f:2", "e/f:1"}) {
+		t.Errorf("%q", got)
+	}
+}
+
+// A directory that was there before the first call, and is moved in it.
+func TestMovedBeforeSeen(t *testing.T) {
+	dir := t.TempDir()
+	for _, below := range []string{"a/b", "c"} {
+		if err := os.MkdirAll(filepath.Join(dir, below), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, below, "f"), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	var last unix.Stat_t
+	if err := unix.Stat(filepath.Join(dir, "c/f"), &last); err != nil {
+		t.Fatal(err)
+	}
+	for fileClock() <= last.Ctim.Nano() {
+		time.Sleep(time.Millisecond)
+	}
+	var c changes
+	c.begin()
+	if err := os.Rename(filepath.Join(dir, "a"), filepath.Join(dir, "moved")); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"moved/b/f:0", ""} {
+		var res sandbox.Result
+		c.end(root, &res)
+		if got := strings.Join(paths(res), " "); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		c.begin()
+	}
 }
 
 // A workspace of many files costs a bounded time, which is said once; what lies at the

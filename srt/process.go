@@ -96,7 +96,7 @@ func (s *session) proxyConfig() egress.Config {
 func (l *Local) connect(c *cage, policy Policy, in, out *os.File, output *kernel.Output) *interpreter {
 	client := kernel.NewClient(kernel.Config{
 		In: in, Out: out, Output: output, Memory: policy.Memory, Start: startTimeout, OOM: c.oomKilled,
-		Hints:   map[string]string{"network": policy.networkHint(), "path": policy.pathHint(), "package": policy.packageHint()},
+		Hints:   policy.hints(),
 		Unsaved: unsaved(l.cfg),
 		Parked: func(pid int, yes bool) {
 			l.checkpoints.count(yes)

@@ -194,6 +194,7 @@ func (u *upload) finish() error {
 		return err
 	}
 	u.part = ""
+	u.session.changes.came(u.f)
 	is, err := root.Lstat(u.name)
 	if err == nil && !os.SameFile(ours, is) {
 		err = &sandbox.Error{Status: sandbox.StatusDenied, Err: errors.New("code in the session put another file in its place")}

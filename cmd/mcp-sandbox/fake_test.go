@@ -117,8 +117,8 @@ func (f *fakePython) run(ctx context.Context, _ string, n int, req sandbox.Reque
 		res.Output, _ = json.Marshal(req.Timeout.String())
 	case "config":
 		c := f.cfg
-		res.Stdout = fmt.Sprintf("python=%s mounts=%v memory=%d tasks=%d disk=%d env=%q workspace=%s readonly=%v\n",
-			c.Python, c.Mount, c.Memory, c.MaxTasks, c.MaxDisk, c.Env, c.workspace, c.readOnly)
+		res.Stdout = fmt.Sprintf("python=%s mounts=%v memory=%d tasks=%d disk=%d env=%q workspace=%s readonly=%v outputs=%d apart=%v warm=%d preload=%v\n",
+			c.Python, c.Mount, c.Memory, c.MaxTasks, c.MaxDisk, c.Env, c.workspace, c.readOnly, c.MaxOutput, c.apart, c.Warm, c.Preload)
 	case "checkpoint":
 		res.Stdout = f.cfg.checkpoint + "\n"
 	case "raise":

@@ -142,5 +142,7 @@ def brief(error):
     if len(lines) > FRAMES:
         del lines[FRAMES // 2 : -FRAMES // 2]
     said = BaseException.__dict__["args"].__get__(error)
+    if len(said) == 2 and type(said[0]) is int and type(said[1]) is str:  # an OSError's
+        said = ("[Errno %d] %s" % said,)
     said = ": " + text.bounded(said[0], MESSAGE) if len(said) == 1 and type(said[0]) is str else ""
     return "\n".join(lines + [values.name(type(error)) + said])

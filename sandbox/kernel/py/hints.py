@@ -2,7 +2,7 @@
 
 import errno
 import sys
-from posix import listdir
+from posix import listdir, statvfs
 
 text = load("text")
 values = load("values")
@@ -12,18 +12,33 @@ NAMES = 40  # packages in a list
 CLOSE = 3
 UNREACHABLE = {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN}
 FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
+FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
+SCARCE = {errno.EMFILE, errno.ENFILE}
+ROOMS = "/tmp", "/dev/shm", "."  # that may be full
+FORKS = {"fork", "forkpty", "fork_exec", "_fork_exec", "posix_spawn", "spawnv_passfds"}
 # What people install is not always called what they import.
 INSTALLED_AS = {"cv2": "opencv-python", "sklearn": "scikit-learn", "PIL": "pillow", "yaml": "PyYAML", "bs4": "beautifulsoup4", "dateutil": "python-dateutil"}
 
 
-def give(error, workdir):
-    """(what the server is to explain: "network", "path", "package" or "", what we explain ourselves)."""
+def give(error, workdir, signalled=False):
+    """(what the server is to explain, or "", what we explain ourselves); signalled: SIGINT came while the code ran.
+
+    The server knows of: network, refused, path, package, space, files, tasks, memory, signal.
+    """
     for link in chain(error):
         kind = type(link)
+        if kind is KeyboardInterrupt and signalled:
+            return "signal", ""
+        if issubclass(kind, RuntimeError) and "can't start new thread" in str(link):
+            return "tasks", ""
         if issubclass(kind, ModuleNotFoundError):
             return missing(link.name)
         if values.name(kind) == "gaierror" or issubclass(kind, OSError) and link.errno in UNREACHABLE:
             return "network", ""
+        if issubclass(kind, OSError):
+            found = exhausted(link)
+            if found != ("", ""):
+                return found
         if issubclass(kind, OSError) and type(link.filename) is str:
             found = path(link, workdir)
             if found != ("", ""):
@@ -45,6 +60,38 @@ def chain(error):
             if issubclass(type(getattr(link, "reason", None)), BaseException):  # urllib's
                 left.append(link.reason)
     return found
+
+
+def exhausted(error):
+    """As give, for what the machine, or the session's limits, had no more of."""
+    if error.errno in FULL:
+        full = [room for room in ROOMS if is_full(room)]
+        return "space", "Full: %s." % ", ".join("the working directory" if room == "." else room for room in full) if full else ""
+    if error.errno in SCARCE:
+        return "files", ""
+    if error.errno == errno.ENOMEM:
+        return "memory", ""
+    if error.errno == errno.EAGAIN and forking(error):
+        return "tasks", ""
+    if error.errno == errno.ECONNREFUSED:
+        return "refused", ""
+    return "", ""
+
+
+def is_full(room):
+    try:
+        found = statvfs(room)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < 64 << 10 or found.f_files and not found.f_favail
+
+
+def forking(error):
+    """Whether it was for a process that there was no room: a socket that has nothing yet says the same."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and not FORKS.isdisjoint(trace.tb_frame.f_code.co_names)
 
 
 def path(error, workdir):

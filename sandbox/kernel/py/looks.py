@@ -30,10 +30,21 @@ def show(displays, value, raw=False):
     """For display(): whether nothing is left to print."""
     if raw and type(value) is dict:
         plain = value.get("text/plain")
-        if offer(displays, value, None) is None and plain is not None:
-            print(plain)
+        if offer(displays, value, None) is None:
+            if plain is not None:
+                print(plain)
+            else:
+                displays.notes(unshown(value))
         return True
     return look(displays, value) is WHOLE
+
+
+def unshown(bundle):
+    """A note on a bundle of which nothing can be shown."""
+    if not bundle:
+        return "display(raw=True): the dict is empty, so nothing is shown"
+    kinds = ", ".join(text.bounded(str(kind), 100) for kind in list(bundle)[:5])
+    return "display(raw=True): nothing can be shown of %s; what can be: images as bytes or base64, and text/plain, text/html, text/markdown, text/latex, application/json" % kinds
 
 
 def last(displays, value):
@@ -177,7 +188,7 @@ def html(displays, data):
 def written(displays, mime, data):
     """Show text; whether it is any."""
     if mime == "application/json" and not isinstance(data, (str, bytes)):
-        data = jsoned(data)
+        data = jsoned(data, str)
     if not isinstance(data, str):
         return False
     if len(data) <= SHOWN:
@@ -188,15 +199,33 @@ def written(displays, mime, data):
     return True
 
 
-def jsoned(data):
+def jsoned(data, odd):
+    """Data as JSON; odd(x) stands for a number that JSON has not: NaN and the infinities."""
     import json
 
-    return json.dumps(data, ensure_ascii=False, default=str)
+    try:
+        return json.dumps(data, ensure_ascii=False, default=str, allow_nan=False)
+    except ValueError:
+        return json.dumps(finite(data, odd, values.DEPTH), ensure_ascii=False, default=str)
+
+
+def finite(data, odd, depth):
+    if depth == 0:
+        raise ValueError("nested too deep")
+    if isinstance(data, float):
+        if data != data:
+            return odd("NaN")
+        return odd("Infinity" if data > 0 else "-Infinity") if data in (float("inf"), float("-inf")) else data
+    if isinstance(data, dict):
+        return {finite(key, str, 1): finite(item, odd, depth - 1) for key, item in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [finite(item, odd, depth - 1) for item in data]
+    return data
 
 
 def chart(displays, mime, data, library):
     """A figure that a browser draws."""
-    data = encoded(data if isinstance(data, (str, bytes)) else jsoned(data))
+    data = encoded(data if isinstance(data, (str, bytes)) else jsoned(data, lambda _: None))  # null: what a chart leaves out
     how = "fig.write_image() where kaleido" if library == "plotly" else "chart.save() where vl-convert"
     if len(data) > ORIGINAL:
         data = b""

@@ -6,6 +6,7 @@ no option of either library is touched. Runs library code, so it runs under the 
 
 import sys
 
+text = load("text")
 values = load("values")
 
 ROWS = 50
@@ -16,13 +17,18 @@ TEXT = 8_000  # characters of the rows
 CUT = 4_000  # of those of a frame that is not shown in full anyway
 WIDE = "object", "str", "string", "category"  # types of pandas whose cells may be long
 LEAST = 10  # rows, whatever their width
+MOST = 10_000  # characters of it all, whatever else there may be
 
 
 def told(value):
     """The text of a table."""
+    return text.bounded(described(value), MOST)
+
+
+def described(value):
     kind = values.table_kind(type(value))
     if kind == "Styler":
-        return told(value.data)
+        return described(value.data)
     if values.table_library(type(value)) == "polars":
         return polars(value, kind)
     return series(value) if kind == "Series" else frame(value)
@@ -57,7 +63,7 @@ def ends(length, most):
 
 def frame(value):
     rows, columns = value.shape
-    types = [str(kind) for kind in value.dtypes.iloc[:COLUMNS]]
+    types = [short(kind) for kind in value.dtypes.iloc[:COLUMNS]]
     head = "DataFrame, %s x %s" % (counted(rows, "row"), counted(columns, "column"))
     if not rows or not columns:
         if not columns:
@@ -100,10 +106,16 @@ def cells(value, most):
 
 
 def labels(index):
-    """An index of pandas whose labels are short."""
-    if index.nlevels > 1 or str(index.dtype) not in WIDE:
+    """An index of pandas whose labels are short, and so are its names."""
+    pandas = sys.modules["pandas"]
+    if index.nlevels > 1:
+        names = [name if name is None else short(name) for name in index.names]
+        return pandas.MultiIndex.from_tuples([tuple(map(shortened, label)) for label in index], names=names)
+    if index.name is not None:
+        index = index.rename(short(index.name))
+    if str(index.dtype) not in WIDE:
         return index
-    return sys.modules["pandas"].Index(list(map(shortened, index)), dtype=object, name=index.name, tupleize_cols=False)
+    return pandas.Index(list(map(shortened, index)), dtype=object, name=index.name, tupleize_cols=False)
 
 
 def shortened(cell):
@@ -138,7 +150,7 @@ def fit(head, lines, rows, gap):
 def series(value):
     length = len(value)
     named = "" if value.name is None else " %r" % short(value.name)
-    head = "Series%s of %s, %s" % (named, counted(length, "value"), value.dtype)
+    head = "Series%s of %s, %s" % (named, counted(length, "value"), short(value.dtype))
     if not length:
         return head
     down, gap = ends(length, ROWS)
@@ -152,12 +164,12 @@ def polars(value, kind):
     if kind == "LazyFrame":
         return values.represent(value)[0]
     if kind == "Series":
-        head = "Series %r of %s, %s" % (short(value.name), counted(len(value), "value"), value.dtype)
+        head = "Series %r of %s, %s" % (short(value.name), counted(len(value), "value"), short(value.dtype))
         value = value.to_frame()
     else:
         head = "DataFrame, %s x %s" % (counted(value.height, "row"), counted(value.width, "column"))
     if not value.height or not value.width:
-        return head + ": " + ", ".join("%s (%s)" % (short(name), kind) for name, kind in list(value.schema.items())[:COLUMNS])
+        return head + ": " + ", ".join("%s (%s)" % (short(name), short(kind)) for name, kind in list(value.schema.items())[:COLUMNS])
     down, gap = ends(value.height, ROWS)
     for most in WIDTHS:
         lines = polars_cells(value, down, most)

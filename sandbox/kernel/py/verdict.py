@@ -64,7 +64,7 @@ class Verdict:
         return said
 
     def hinted(self, error):
-        return load("hints").give(error, self.workdir)
+        return load("hints").give(error, self.workdir, self.interrupts.count > 0)
 
 
 def release(error):

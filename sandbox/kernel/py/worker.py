@@ -22,6 +22,7 @@ loop = load("loop")
 rehearsal = load("rehearsal")  # before user code can have used up the descriptors
 replies = load("replies")
 requests = load("requests")
+reserve = load("reserve")
 sources = load("source")
 streams = load("streams")
 text = load("text")
@@ -50,6 +51,7 @@ class Worker:
         self.streams = streams.Streams(base)
         self.poller = select.poll()
         self.poller.register(self.inlet.fd, select.POLLIN)
+        self.reserve = reserve.Reserve(base + 6)
         self.interrupts = interrupts.Interrupts(self.streams.flush_held)
         self.verdict = verdict.Verdict(self.interrupts, workdir)
         self.sources = sources.Sources()
@@ -99,7 +101,7 @@ class Worker:
     def in_child(self):
         """In each forked child of user code: it is not the kernel, and must not talk as such."""
         self.displays.call = ""
-        for fd in (self.inlet.fd, self.outlet, self.parking):
+        for fd in (self.inlet.fd, self.outlet, self.parking, *self.reserve.held):
             try:
                 close(fd)
             except OSError:
@@ -282,6 +284,7 @@ class Worker:
         fields["duration_s"] = duration
         if limit < 1000:
             setrecursionlimit(limit)
+        self.reserve.fill()
         return fields
 
     def execute(self, code):
@@ -314,7 +317,10 @@ class Worker:
     def look(self, error, value):
         """Show open figures and what the last value looks like; the exception that counts, or None."""
         self.seen = False
-        if self.displays.is_idle(value):
+        idle = self.displays.is_idle(value)
+        if error is not None or not idle:
+            self.reserve.release()
+        if idle:
             return error
         late = None if self.interrupts.count == 0 else perf_counter() + SECONDS
         _, failed = self.interrupts.guard(self.displays.finish, late)

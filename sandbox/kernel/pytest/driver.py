@@ -88,7 +88,7 @@ class Kernel:
 
     # Receiving
 
-    def next(self, timeout=20):
+    def next(self, timeout=60):
         """(kind, decoded payload) of the next frame but those that name what is saved or loaded; drains both streams meanwhile."""
         while True:
             kind, body = self.raw_next(timeout)
@@ -99,7 +99,7 @@ class Kernel:
             elif kind != b"N":
                 return kind, json.loads(body)
 
-    def raw_next(self, timeout=20):
+    def raw_next(self, timeout=60):
         deadline = time.monotonic() + timeout
         while True:
             if len(self.buffer) >= 5:
@@ -126,23 +126,23 @@ class Kernel:
             else:
                 self.open.discard(fd)
 
-    def until(self, wanted, timeout=20):
+    def until(self, wanted, timeout=60):
         while True:
             kind, body = self.next(timeout)
             if wanted(kind, body):
                 return body
             self.log.append((kind, body))
 
-    def event(self, name, timeout=20):
+    def event(self, name, timeout=60):
         return self.until(lambda kind, body: kind == b"S" and body["event"] == name, timeout)
 
-    def result(self, identity, timeout=20):
+    def result(self, identity, timeout=60):
         for kind, body in self.log:  # it may have come while another was awaited
             if kind == b"W" and body.get("id") == identity:
                 return body
         return self.until(lambda kind, body: kind == b"W" and body.get("id") == identity, timeout)
 
-    def run(self, code, timeout=20, **fields):
+    def run(self, code, timeout=60, **fields):
         return self.result(self.request(code, **fields), timeout)
 
     def save(self, limit=1 << 30, timeout=60, **fields):
@@ -178,7 +178,7 @@ class Kernel:
                     ended = sent >= len(data)
                     sent += piece
 
-    def wait_text(self, wanted, fd=1, timeout=20):
+    def wait_text(self, wanted, fd=1, timeout=60):
         """Until a stream holds wanted."""
         deadline = time.monotonic() + timeout
         while wanted not in (self.texts[self.process.stdout.fileno()] if fd == 1 else self.texts[self.process.stderr.fileno()]):

@@ -200,9 +200,19 @@ class Tables(Case):
             "pl.DataFrame({'t': [list(range(1000))] * 300})",
             "pd.DataFrame({'a': range(99)}, index=['i' * 10**5] * 99)",
             "pd.DataFrame({'a': range(99)}, index=pd.MultiIndex.from_tuples([('i' * 3000, 'j' * 3000)] * 99))",
+            "pd.DataFrame(np.zeros((3, 20)), columns=pd.MultiIndex.from_tuples([('i' * 3000, 'j%d' % i * 3000) for i in range(20)], names=['k' * 5000, None]))",
+            "df = pd.DataFrame([[1] * 20] * 2); df.index.name = 'n' * 5000; df.columns.name = 'm' * 5000\ndf",
+            "pd.DataFrame([[1] * 20] * 2, columns=[tuple(range(3000))] * 20)",
+            "pl.DataFrame({'c' * 1000 + str(i): [1] for i in range(20)})",
+            "pl.DataFrame({'a': [{'x' * 1000 + str(i): 1 for i in range(20)}]})",
+            "pl.DataFrame({'a': []}, schema={'a': pl.Struct({'x' * 1000 + str(i): pl.Int64 for i in range(20)})})",
+            "pl.Series('s', [], dtype=pl.Enum(['x' * 1000 + str(i) for i in range(20)]))",
         ):
             with self.subTest(code=code):
                 self.assertLess(len("\n".join(self.told(code))), 8_500)
+        for code in ("pl.Series('s', [], dtype=pl.Enum(['x' * 1000]))", "df = pd.DataFrame([[1]]); df.index.name = 'n' * 5000\ndf", "pd.DataFrame({('i' * 3000, 'j' * 3000): [1]})"):
+            with self.subTest(code=code):
+                self.assertLess(len("\n".join(self.told(code))), 500)
 
     def test_options_are_left_alone(self):
         self.assertEqual([True, "0.33"], self.value(

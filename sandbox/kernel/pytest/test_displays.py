@@ -53,6 +53,28 @@ class Displays(Case):
         self.show("display('text', 42, [1])")
         self.assertEqual("text\n42\n[1]\n", self.kernel.said())
 
+    def test_numbers_that_json_has_not(self):
+        self.ok("import math\nclass Nest:\n    def __repr__(self): return 'nest'\n    def _repr_json_(self):\n        d = {}; d['d'] = d\n        return d")
+        _, seen = self.show("Show(json={'a': math.nan, 'b': [math.inf, -math.inf, 1.5], 'c': 'NaN', math.nan: 1})")
+        self.assertEqual(b'{"a": "NaN", "b": ["Infinity", "-Infinity", 1.5], "c": "NaN", "NaN": 1}', seen[0][1])
+        _, seen = self.show("display({'application/vnd.vegalite.v5+json': {'values': [1.5, math.nan]}}, raw=True)")
+        self.assertEqual(b'{"values": [1.5, null]}', seen[0][2])
+        self.assertIn("could not be found out (ValueError)", self.show("Nest()")[0]["notes"][0])
+
+    def test_raw_bundles_that_show_nothing(self):
+        for code, said in (
+            ("display({}, raw=True)", "the dict is empty"),
+            ("display({'application/x-odd': 'x', 'image/tiff': b'x'}, raw=True)", "nothing can be shown of application/x-odd, image/tiff; what can be"),
+            ("display({'image/png': 5}, raw=True)", "nothing can be shown of image/png"),
+            ("display({'text/markdown': 5}, raw=True)", "nothing can be shown of text/markdown"),
+            ("display({'x/y': 5, 'text/plain': 'said'}, raw=True)", ""),
+            ("display({'text/html': '<b>'}, raw=True)", ""),
+        ):
+            with self.subTest(code=code):
+                notes = self.show(code)[0]["notes"]
+                self.assertEqual(bool(said), bool(notes), notes)
+                self.assertIn(said, "".join(notes))
+
     def test_surrogates(self):
         self.kernel.said()
         _, seen = self.show("display(Show(html='\\ud800<b>', markdown='x'), Show(markdown='\\ud83d'), '\\ud800')")

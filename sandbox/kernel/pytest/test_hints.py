@@ -41,7 +41,16 @@ class Hints(Case):
             ("raise socket.gaierror(-3, 'no')", "network", []),
             ("try:\n    raise socket.gaierror(-3, 'no')\nexcept OSError as e:\n    raise ValueError from e", "network", []),
             ("raise urllib.error.URLError(socket.gaierror(-3, 'no'))", "network", []),
-            ("raise ConnectionRefusedError(errno.ECONNREFUSED, 'a port of one\\'s own')", "", []),
+            ("raise ConnectionRefusedError(errno.ECONNREFUSED, 'a port of one\\'s own')", "refused", []),
+            ("raise RuntimeError(\"can't start new thread\")", "tasks", []),
+            ("raise RuntimeError('thread')", "", []),
+            ("def fork(): raise BlockingIOError(errno.EAGAIN, 'no')\nfork()", "", []),
+            ("def f(fork=None):\n    os.fork if fork else None\n    raise BlockingIOError(errno.EAGAIN, 'no')\nimport os; f()", "tasks", []),
+            ("raise OSError(errno.ENOSPC, 'no')", "space", []),
+            ("raise OSError(errno.EFBIG, 'no', 'f')", "space", []),
+            ("raise OSError(errno.EMFILE, 'no', 'f')", "files", []),
+            ("raise OSError(errno.ENOMEM, 'no')", "memory", []),
+            ("raise KeyboardInterrupt", "", []),
             ("!pip install numpy", "", ["a notebook's", "can't install"]),
             ("%pip install numpy", "", ["a notebook's", "can't install"]),
             ("! python -m pip install numpy", "", ["a notebook's", "can't install"]),
@@ -59,6 +68,22 @@ class Hints(Case):
                 self.assertEqual(bool(texts), bool(said), said)
                 for text in texts:
                     self.assertIn(text, said)
+
+    def test_no_descriptors_left(self):
+        # What tells of it must be read from files, of which the first error has read none yet.
+        with Kernel() as kernel:
+            for code in ("import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256)); held = []\nwhile True: held.append(open('/dev/null'))", "import fractions", "held.append(open('/dev/null'))"):
+                result = kernel.run(code)
+                self.assertEqual("files", result["hint"], result)
+                self.assertIn("Traceback", result["error"])
+                self.assertIn("Too many open files", result["error"])
+            self.assertEqual("ok", kernel.run("held.clear()")["status"])
+
+    def test_interrupt_of_its_own(self):
+        # As OpenBLAS does where it can't start its threads.
+        result = self.kernel.run("import signal; signal.raise_signal(signal.SIGINT)")
+        self.assertEqual("signal", result["hint"])
+        self.assertEqual("", self.kernel.run("1 / 0")["hint"])
 
     def test_many(self):
         self.ok("import os, tempfile\nfolder = tempfile.mkdtemp()\nfor i in range(100): open(os.path.join(folder, str(i)), 'w').close()")

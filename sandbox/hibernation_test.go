@@ -157,6 +157,24 @@ func TestIdleSessionsAreHibernated(t *testing.T) {
 	})
 }
 
+// Each call sets the idle clock back.
+func TestCallsKeepASessionAwake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &sleepers{}
+		s := sleepy(t, sandbox.SessionsConfig{Idle: time.Minute, MaxAge: 24 * time.Hour}, f)
+		_, id := run(t, s, ann, "")
+		for range 20 {
+			time.Sleep(50 * time.Second)
+			if res, _ := run(t, s, ann, id); res.State != sandbox.StateKept {
+				t.Fatalf("it was %s", res.State)
+			}
+		}
+		if f.saw("hibernate", id) {
+			t.Error("hibernated between calls that came in time")
+		}
+	})
+}
+
 // A call that comes meanwhile does not wait for a hibernation, and loses nothing.
 func TestCallDuringHibernation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

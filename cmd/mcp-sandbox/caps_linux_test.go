@@ -26,6 +26,7 @@ func TestPlotUnderEachCap(t *testing.T) {
 		{"tasks", "held.clear(); end = threading.Event(); _ = fill(" + started + ")\n" + plot, "ok", 1, ""},
 		{"tasks, for a thread", plot + "threading.Thread(target=print).start()", "error", 1, "20 processes and threads at once (--max-tasks)"},
 		{"tasks, for a process", plot + "import subprocess; subprocess.run(['true'])", "error", 1, "20 processes and threads at once (--max-tasks)"},
+		{"an interrupt that a library sends", plot + "import signal; signal.raise_signal(signal.SIGINT)", "error", 1, "not from a time limit"},
 		{"/tmp", "end.set()\n" + plot + "plt.imsave('/tmp/x.png', np.random.rand(1500, 1500))", "error", 1, "(--max-disk)"},
 		{"a full /tmp", "def part(n=iter(range(9))):\n    with open('/tmp/%d' % next(n), 'wb') as f: f.write(bytes(1 << 20))\n_ = fill(part)\n" +
 			plot + "fig.savefig('/tmp/x.png')", "error", 1, "Full: /tmp.\n\n/tmp holds at most 3 MiB and 100000 files"},

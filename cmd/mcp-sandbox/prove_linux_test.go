@@ -1,7 +1,6 @@
 package main_test
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -58,75 +57,6 @@ func TestProveKills(t *testing.T) {
 	if !t.Failed() {
 		proof("kills: %d servers killed by SIGKILL at random moments of work; after the next start no process, mount, control group or file was left", times)
 	}
-}
-
-// One server that has done much holds no more than it did at the beginning.
-func TestProveSoak(t *testing.T) {
-	proving(t)
-	const calls, sessions = 2000, 200
-	tmp, err := os.MkdirTemp("", "soak-") // not t.TempDir, which a guest's user can't reach
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(tmp)
-	w := newWire(t, binary(t), "TMPDIR="+tmp)
-	session := func(i int) {
-		r, _ := w.tool("execute_python", map[string]any{"code": "open('f', 'w').write('x' * 10000)\n40 + 2", "session_id": "new"})
-		if string(r.Output) != "42" || r.State != "new" {
-			t.Fatalf("session %d: %+v", i, r)
-		}
-		if r, _ = w.tool("reset_session", map[string]any{"session_id": r.SessionID, "close": true}); !r.Success {
-			t.Fatalf("session %d: %+v", i, r)
-		}
-	}
-	programs := []string{"n += 1", "print('x' * 30000)", "[1] * 1000", "1 / 0", "import subprocess\nsubprocess.run(['true']).returncode"}
-	work := func(calls, sessions int) {
-		for i := range calls {
-			r, _ := w.tool("execute_python", map[string]any{"code": programs[i%len(programs)], "inputs": map[string]any{"i": i}})
-			if r.State != "kept" || r.Success == (i%len(programs) == 3) {
-				t.Fatalf("call %d: %+v", i, r)
-			}
-			if i%(calls/sessions) == 0 {
-				session(i)
-			}
-		}
-	}
-	type held struct{ descriptors, processes, files, groups int }
-	holds := func() held {
-		files, err := os.ReadDir(tmp)
-		if err != nil {
-			t.Fatal(err)
-		}
-		groups := 0
-		for _, name := range controlGroups() {
-			if strings.HasPrefix(name, fmt.Sprintf("mcp-sandbox.%d.", w.cmd.Process.Pid)) {
-				groups++
-			}
-		}
-		return held{w.descriptors(), w.processes(), len(files), groups}
-	}
-
-	w.python("n = 0")
-	work(100, 10)
-	time.Sleep(time.Second) // the kernel takes namespaces down behind the answers
-	first, rss := holds(), w.memory("VmRSS")
-	start := time.Now()
-	work(calls, sessions)
-	took := time.Since(start)
-	last := holds()
-	for deadline := time.Now().Add(10 * time.Second); last != first && time.Now().Before(deadline); last = holds() {
-		time.Sleep(100 * time.Millisecond)
-	}
-	grown := w.memory("VmRSS") - rss
-	proof("soak: %d calls and %d new sessions over one server in %v: RSS %.1f MB, then %.1f MB (peak %.1f MB); descriptors, processes, directories, control groups %v, then %v",
-		calls, sessions, took.Round(time.Second), float64(rss)/1e6, float64(rss+grown)/1e6, float64(w.memory("VmHWM"))/1e6, first, last)
-	if last != first {
-		t.Errorf("held at the beginning %+v, at the end %+v", first, last)
-	}
-	if grown > 20<<20 {
-		t.Errorf("grew by %d bytes", grown)
-	}
-	w.end()
 }
 
 // How late calls come back that are stopped at their time limit.

@@ -141,7 +141,7 @@ func (r *runner) reportReply(res *sandbox.Result) {
 		res.Status, res.ExitCode = sandbox.StatusOOM, sandbox.StatusOOM.ExitCode()
 		res.Error += "\n\nThe session's memory limit is " + Bytes(r.c.cfg.Memory) + ". The variables are kept: delete what is not needed."
 	default:
-		if hint := r.c.cfg.Hints[p.Hint]; hint != "" {
+		if hint := r.hint(p.Hint); hint != "" {
 			res.Error += "\n\n" + hint
 		}
 		res.Status, res.ExitCode = sandbox.StatusError, p.ExitCode
@@ -149,6 +149,15 @@ func (r *runner) reportReply(res *sandbox.Result) {
 			res.ExitCode = 1
 		}
 	}
+}
+
+// hint is what the server explains of an error of a kind; "" if nothing. An interrupt
+// that it has sent itself needs no explanation.
+func (r *runner) hint(kind string) string {
+	if kind == "signal" && r.why != nil {
+		return ""
+	}
+	return r.c.cfg.Hints[kind]
 }
 
 // describe says in a few words how a worker died.

@@ -32,7 +32,9 @@ type cgroups struct {
 
 // findCgroups looks where groups can be made and proves it by making one. The sentence
 // says what holds the limits of memory and tasks: these, or why not and what else.
-func findCgroups(proc string, fs hierarchy) (*cgroups, string) {
+func findCgroups(proc string) (*cgroups, string) { return findCgroupsIn(proc, cgroupfs{}) }
+
+func findCgroupsIn(proc string, fs hierarchy) (*cgroups, string) {
 	g, err := locateCgroups(proc)
 	if err == nil {
 		g.fs = fs

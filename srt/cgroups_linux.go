@@ -32,7 +32,9 @@ type cgroups struct {
 
 // findCgroups looks where groups can be made and proves it by making one. The sentence
 // says what holds the limits of memory and tasks: these, or why not and what else.
-func findCgroups(proc string, fs hierarchy) (*cgroups, string) {
+func findCgroups(proc string) (*cgroups, string) { return findCgroupsIn(proc, cgroupfs{}) }
+
+func findCgroupsIn(proc string, fs hierarchy) (*cgroups, string) {
 	g, err := locateCgroups(proc)
 	if err == nil {
 		g.fs = fs
@@ -55,10 +57,14 @@ func findCgroups(proc string, fs hierarchy) (*cgroups, string) {
 
 // String says which limits of a session are held here.
 func (g *cgroups) String() string {
-	if g.countsTasks() {
-		return fmt.Sprintf("memory and tasks by cgroup v%d at %s", g.files.version, g.dirs[0])
+	where := fmt.Sprintf("cgroup v%d at %s", g.files.version, g.dirs[0])
+	if g.files == cgroupV2 {
+		where += " (whose limits were tested on an imitation of the kernel's tree alone)"
 	}
-	return fmt.Sprintf("memory by cgroup v%d at %s, tasks by RLIMIT_NPROC", g.files.version, g.dirs[0])
+	if g.countsTasks() {
+		return "memory and tasks by " + where
+	}
+	return "memory by " + where + ", tasks by RLIMIT_NPROC"
 }
 
 // countsTasks reports whether the groups bound tasks too. RLIMIT_NPROC does in any case.

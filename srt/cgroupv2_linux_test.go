@@ -138,7 +138,7 @@ func TestCgroupsV2(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			k, proc, dir := newFakeV2(t, tt.controllers, tt.members)
 			k.refuse = tt.refuse
-			g, sentence := findCgroups(proc, k)
+			g, sentence := findCgroupsIn(proc, k)
 			if !strings.Contains(sentence, tt.want) || (g == nil) != strings.Contains(sentence, "watchdog") {
 				t.Error(sentence)
 			}
@@ -167,13 +167,13 @@ func TestCgroupsV2(t *testing.T) {
 // A session's whole life in a group of version 2.
 func TestCgroupV2(t *testing.T) {
 	k, proc, dir := newFakeV2(t, "memory pids", "77\n")
-	g, sentence := findCgroups(proc, k)
+	g, sentence := findCgroupsIn(proc, k)
 	if g == nil {
 		t.Fatal(sentence)
 	}
 	// A second wall of this server, and one that looks again, find it as it is now.
 	moved := filepath.Join(fakeProc(t, 77, "0::/svc/mcp-sandbox.77.4711.server\n", fmt.Sprintf("1 1 0:1 / %s rw - cgroup2 cgroup rw\n", k.root)), "self")
-	if again, why := findCgroups(moved, k); again == nil || again.dirs[0] != dir || why != sentence {
+	if again, why := findCgroupsIn(moved, k); again == nil || again.dirs[0] != dir || why != sentence {
 		t.Errorf("the second time: %+v, %s", again, why)
 	}
 	c, err := g.create(Policy{Memory: 100 * mib, Tasks: 33})

@@ -38,7 +38,7 @@ func (c *commandWatch) look(w *warden) {
 	limit := w.memory + watchAllowance
 	// Nothing is held beside files and memory: there are no memory files behind that wall,
 	// and deleted ones lie on /tmp, which counts by what is used of it.
-	used, err := memoryOf(w.cage.Pid(), limit, held{})
+	used, err := memoryOf(w.cage.kin, limit, held{})
 	if err == nil && used > limit { // an error: it has ended meanwhile
 		w.stop(kernel.StopReason{Status: sandbox.StatusOOM, Text: outOfMemory(w.memory, allEnded)})
 	}

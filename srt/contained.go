@@ -23,7 +23,7 @@ type Program struct {
 
 // policy is what the program may see and use.
 func (p Program) policy(l *Local) Policy {
-	policy := l.policy("")
+	policy := l.policy("", l.wall.places(""))
 	policy.Workspace, policy.Mounts = Mount{}, slices.Clone(policy.Mounts)
 	policy.Network = egress.Rules{} // its network is its own
 	if p.Memory > 0 {

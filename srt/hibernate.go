@@ -20,9 +20,6 @@ var _ sandbox.Hibernator = (*session)(nil)
 // saveLimit is short, so that what was saved is also restored before a client gives up.
 const saveLimit = 20 * time.Second
 
-// scratch are the directories that end with a wall.
-var scratch = []string{"/tmp", "/dev/shm"}
-
 // Hibernate implements sandbox.Hibernator.
 func (s *session) Hibernate(ctx context.Context) error {
 	if err := s.take(ctx); err != nil {
@@ -124,7 +121,7 @@ func (s *session) write(ctx context.Context, live *interpreter, w *stateWriter, 
 	for {
 		live.watchdog.running(true)
 		snapshot, err := live.client.Save(ctx, w, kernel.SaveLimits{
-			Bytes: limit, Time: saveLimit, Scratch: scratch, Without: t.without(saveLimit),
+			Bytes: limit, Time: saveLimit, Scratch: live.places.Scratch, Without: t.without(saveLimit),
 		})
 		live.watchdog.running(false)
 		var at *kernel.NameError

@@ -15,8 +15,8 @@ func (p Policy) hints() map[string]string {
 	return map[string]string{
 		"network": p.networkHint(), "path": p.pathHint(), "package": p.packageHint(),
 		"refused": "Nothing listens there. The sandbox has a loopback of its own: code reaches the servers that it starts itself, and none of this machine.",
-		"space": fmt.Sprintf("/tmp holds at most %s and %d files, as does a writable workspace, and a file %s (--max-disk); /dev/shm holds %s. Delete what is not needed.",
-			disk, p.Inodes, kernel.Bytes(p.FileSize), kernel.Bytes(p.Shm)),
+		"space": fmt.Sprintf("%s holds at most %s and %d files, as does a writable workspace, and a file %s (--max-disk); /dev/shm holds %s. Delete what is not needed.",
+			p.tmp(), disk, p.Inodes, kernel.Bytes(p.FileSize), kernel.Bytes(p.Shm)),
 		"files":  fmt.Sprintf("A process may have %d files and sockets open at once: close what is not needed.", p.OpenFiles),
 		"tasks":  "The limit is met: " + p.tasksHint() + " (--max-tasks). End or join some.",
 		"memory": fmt.Sprintf("The session's memory limit is %s (--memory).", kernel.Bytes(p.Memory)),
@@ -39,7 +39,7 @@ func (p Policy) pathHint() string {
 		}
 		places = append(places, fmt.Sprintf("%s (%s)", m.Guest, how))
 	}
-	places = append(places, "/tmp (writable)")
+	places = append(places, p.tmp()+" (writable)")
 	return "Of this machine's files code sees " + strings.Join(places, ", ") +
 		", besides Python and the system's libraries, read-only. The operator of this server adds a directory by --mount SRC:DST, writable by --mount SRC:DST:rw."
 }

@@ -119,7 +119,7 @@ func newGauge(t *testing.T, s *session, limit int64) *gauge {
 	t.Helper()
 	g := &gauge{group: s.live.cage.group, own: s.live.cage.group != nil, limit: limit, quit: make(chan struct{}), done: make(chan struct{})}
 	if !g.own {
-		groups, _ := findCgroups("/proc/self", cgroupfs{})
+		groups, _ := findCgroups("/proc/self")
 		if groups == nil {
 			return nil
 		}

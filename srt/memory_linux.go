@@ -15,12 +15,12 @@ import (
 // sizes count pages that processes share once for each of them, and cached pages of mapped
 // files, which the kernel takes back when it needs them; so only a sum beyond limit is
 // counted again, exactly and at greater cost.
-func memoryOf(pid int, limit int64, h held) (int64, error) {
-	g, err := guestOf(pid)
+func memoryOf(k kin, limit int64, h held) (int64, error) {
+	g, err := guestOf(k)
 	if err != nil {
 		return 0, err
 	}
-	files, devices := memoryFiles(pid)
+	files, devices := memoryFiles(k.first)
 	all := append(g.others, g.first)
 	total := files + h.memory
 	for _, p := range all {
@@ -136,6 +136,9 @@ func memoryFiles(pid int) (total int64, devices map[uint64]bool) {
 
 // canWatchMemory reports what the watch on memory needs of this host and does not find.
 func canWatchMemory() error {
+	if err := ownProc("/proc"); err != nil { // or it would be a stranger's that is watched
+		return err
+	}
 	_, shm := memoryDevice()
 	var errs []error
 	for _, file := range []string{"statm", "smaps", "maps", "stat", "root/proc/self/stat", "fd/0", "task"} {

@@ -62,7 +62,7 @@ func newNative(cfg nativeConfig) (*native, error) {
 	if proc == "" {
 		proc = "/proc/self"
 	}
-	n.cgroups, n.memory = findCgroups(proc, cgroupfs{})
+	n.cgroups, n.memory = findCgroups(proc)
 	return n, nil
 }
 
@@ -90,7 +90,7 @@ func (n *native) start(ctx context.Context, p Policy, c command) (_ *cage, err e
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	if err := errors.Join(p.validate(), c.validate(p)); err != nil {
+	if err := errors.Join(p.atWorkspace(), p.validate(), c.validate(p)); err != nil {
 		return nil, failed(layerPolicy, err)
 	}
 	p.countsSegments = n.cgroups != nil
@@ -188,7 +188,7 @@ func (s *starting) run(ctx context.Context) (_ *cage, err error) {
 	if err != nil {
 		return nil, err
 	}
-	cage := cageOf(cmd, s.group, s.config.Policy.Memory)
+	cage := nativeCage(cmd, s.group, s.config.Policy.Memory)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, cage.Kill())
@@ -268,30 +268,6 @@ func (s *starting) receive(r *os.File, c *cage, sent error) error {
 	_ = c.Kill() // it has closed its report, so it is dead or about to be
 	return failed(layerExec, errors.Join(fmt.Errorf("the wall's first process ended early: %v", c.Wait()), sent))
 }
-
-// cutReady takes the mark off the beginning of a report.
-func cutReady(text []byte) ([]byte, bool) {
-	if len(text) >= len(ready) && string(text[:len(ready)]) == ready {
-		return text[len(ready):], true
-	}
-	return text, false
-}
-
-// err gives the child's error back with the number that errors.Is can find.
-func (r childReport) err() error {
-	if r.Errno == 0 {
-		return errors.New(r.Error)
-	}
-	return &reportedError{r.Error, r.Errno}
-}
-
-type reportedError struct {
-	text  string
-	errno syscall.Errno
-}
-
-func (e *reportedError) Error() string { return e.text }
-func (e *reportedError) Unwrap() error { return e.errno }
 
 // spawn starts be-child in its namespaces. It does nothing but wait for its
 // configuration. placed says that it is in its control group already.

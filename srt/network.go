@@ -53,7 +53,7 @@ func networkEnv(rules egress.Rules) []string {
 // networkHint explains a refused connection to who wrote the code.
 func (p Policy) networkHint() string {
 	if p.Network.Empty() {
-		return "The sandbox has no network; the operator of this server can allow hosts by --allow-domain. Ask for the data as a file in " + guestWorkspace + ", or as `inputs`."
+		return "The sandbox has no network; the operator of this server can allow hosts by --allow-domain. Ask for the data as a file in " + p.withDefaults().Workspace.Guest + ", or as `inputs`."
 	}
 	return fmt.Sprintf("The sandbox reaches these hosts alone: %v. The way there is the proxy at 127.0.0.1:%d, for HTTP, CONNECT and SOCKS5 (socks5h://), which the proxy variables of the environment name; names can't be resolved without it. The operator of this server allows more by --allow-domain.",
 		p.Network, proxyPort)

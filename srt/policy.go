@@ -11,7 +11,8 @@ import (
 	"mcp-sandbox/srt/egress"
 )
 
-// guestWorkspace is where every guest finds its workspace, whatever the host calls it.
+// guestWorkspace is where a guest finds its workspace, whatever the host calls it, in a root
+// that the wall has made.
 const guestWorkspace = "/workspace"
 
 // Policy says what the code inside may see and use. It is a plain value, safe to
@@ -19,7 +20,7 @@ const guestWorkspace = "/workspace"
 // nothing writable but a small private /tmp and /dev/shm, no program from a
 // writable place, and of the network loopback alone.
 type Policy struct {
-	Workspace Mount   // Guest may be left out and is always /workspace; no Host means no workspace
+	Workspace Mount   // Guest may be left out and is /workspace then; no Host means no workspace
 	Mounts    []Mount // further places of the host that the operator named
 
 	// ReadOnly are host paths shown at the same place, read-only and executable:
@@ -40,6 +41,13 @@ type Policy struct {
 	// Network is what the server's proxy, which listens inside, connects the guest to. No rules:
 	// there is none, and nothing listens. The guest's interfaces are loopback alone, always.
 	Network egress.Rules
+	// Tmp, where it is not "", is a directory that takes the place of the private /tmp: behind a
+	// wall that makes no root of its own it is one of the host's, which the wall makes for the
+	// guest and takes away with it. The limits of /tmp are then the watchdog's to hold.
+	Tmp string
+
+	supervisor int  // its number inside; 0 is 1
+	sharesIPC  bool // the wall gives no namespace for System V objects and message queues
 
 	countsSegments bool // System V memory counts against the session; where it does not, there is none
 
@@ -153,6 +161,14 @@ func within(p string, dirs ...string) bool {
 	})
 }
 
+// tmp is where the guest finds its private temporary files.
+func (p Policy) tmp() string {
+	if p.Tmp != "" {
+		return p.Tmp
+	}
+	return "/tmp"
+}
+
 // bare reports whether p is for a root of programs alone.
 func (p Policy) bare() bool { return p.Programs != nil }
 
@@ -169,13 +185,13 @@ func (p Policy) validate() error {
 	var faults []error
 	fault := func(format string, a ...any) { faults = append(faults, fmt.Errorf(format, a...)) }
 
-	if p.Workspace.Guest != guestWorkspace {
-		fault("workspace must be at %s, not %q", guestWorkspace, p.Workspace.Guest)
+	if !clean(p.Workspace.Guest) {
+		fault("workspace at %q: not an absolute, clean path", p.Workspace.Guest)
 	}
 	if p.Workspace.Host != "" && !clean(p.Workspace.Host) {
 		fault("workspace %q is not an absolute, clean path", p.Workspace.Host)
 	}
-	seen := []string{guestWorkspace}
+	seen := []string{p.Workspace.Guest}
 	for _, m := range p.Mounts {
 		switch {
 		case !clean(m.Host) || !clean(m.Guest):
@@ -247,6 +263,17 @@ func (p Policy) validateLimits(fault func(string, ...any)) {
 	if p.OpenFiles < minOpenFiles {
 		fault("%d open files are below %d", p.OpenFiles, minOpenFiles)
 	}
+}
+
+// atWorkspace is validate for a wall whose root is always the same.
+func (p Policy) atWorkspace() error {
+	if p.Workspace.Guest != guestWorkspace {
+		return fmt.Errorf("workspace must be at %s, not %q", guestWorkspace, p.Workspace.Guest)
+	}
+	if p.Tmp != "" {
+		return fmt.Errorf("%s can't take the place of /tmp", p.Tmp)
+	}
+	return nil
 }
 
 func clean(p string) bool {

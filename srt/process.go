@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 
 	"mcp-sandbox/sandbox"
@@ -18,6 +19,7 @@ type interpreter struct {
 	client *kernel.Client
 	output *kernel.Output // the client's
 	policy Policy
+	places places // as its code knows them
 
 	watchdog *watchdog // nil before it runs code for a session
 
@@ -28,44 +30,40 @@ type interpreter struct {
 // startInterpreter raises the wall and executes Python behind it. It returns
 // when Python has been executed; that it answers is for the first call to see.
 func (s *session) startInterpreter(ctx context.Context) (_ *interpreter, err error) {
-	l, policy := s.local, s.local.policy(s.workspace)
+	l, at := s.local, s.local.wall.places(s.workspace)
+	policy := l.policy(s.workspace, at)
 	var files []*os.File
 	defer func() {
 		for _, f := range files {
 			f.Close()
 		}
 	}()
-	pipe := func(serverReads bool) (server, guest *os.File) {
-		r, w, e := os.Pipe()
+	pipe := func(name string, serverReads bool) (server, guest *os.File) {
+		server, guest, e := l.wall.pipe(at, name, serverReads)
 		if e != nil {
 			err = errors.Join(err, e)
 			return nil, nil
 		}
-		if serverReads {
-			server, guest = r, w
-		} else {
-			server, guest = w, r
-		}
 		files = append(files, guest)
 		return server, guest
 	}
-	stdout, guestStdout := pipe(true)
-	stderr, guestStderr := pipe(true)
-	in, guestIn := pipe(false)
-	out, guestOut := pipe(true)
+	stdout, guestStdout := pipe("stdout", true)
+	stderr, guestStderr := pipe("stderr", true)
+	in, guestIn := pipe("in", false)
+	out, guestOut := pipe("out", true)
 	if err == nil {
 		ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("the wall did not stand within %v", startTimeout))
 		defer cancel()
 		var c *cage
 		c, err = l.wall.start(ctx, policy, command{
 			Path:   l.python.Path,
-			Args:   []string{"-I", "-S", guestKernel + "main.pyc", "--in", "3", "--out", "4", "--oom-fd", "5", "--held", "1", "--workdir", guestWorkspace, "--checkpoint", string(l.cfg.Checkpoint)},
-			Env:    l.guestEnv(),
-			Dir:    guestWorkspace,
-			Files:  l.kernelFiles(),
+			Args:   []string{"-I", "-S", at.Kernel + "main.pyc", "--in", "3", "--out", "4", "--oom-fd", oomFD(), "--held", "1", "--workdir", at.Workspace, "--checkpoint", string(l.cfg.Checkpoint)},
+			Env:    l.guestEnv(at),
+			Dir:    at.Workspace,
+			Files:  l.kernelFiles(at),
 			Stdout: guestStdout, Stderr: guestStderr, Proxy: s.proxyConfig(),
 			Extra: []*os.File{guestIn, guestOut},
-			OOMFD: true, Held: true,
+			OOMFD: oomFD() != noFD, Held: true,
 		})
 		if err == nil {
 			_, err = in.Write([]byte{kernel.Go})
@@ -74,7 +72,7 @@ func (s *session) startInterpreter(ctx context.Context) (_ *interpreter, err err
 			}
 		}
 		if err == nil {
-			return l.connect(c, policy, in, out, kernel.NewOutput(stdout, stderr, l.cfg.Limits.Output)), nil
+			return l.connect(c, policy, at, in, out, kernel.NewOutput(stdout, stderr, l.cfg.Limits.Output)), nil
 		}
 	}
 	for _, f := range []*os.File{stdout, stderr, in, out} {
@@ -82,7 +80,18 @@ func (s *session) startInterpreter(ctx context.Context) (_ *interpreter, err err
 			f.Close()
 		}
 	}
-	return nil, infra(err)
+	return nil, infra(errors.Join(err, at.drop()))
+}
+
+// noFD is the kernel's word for a descriptor that there is not.
+const noFD = "-1"
+
+// oomFD is the number of the descriptor of oom_score_adj, which Linux alone has.
+func oomFD() string {
+	if runtime.GOOS != "linux" {
+		return noFD
+	}
+	return "5"
 }
 
 // proxyConfig is how the session's network is served.
@@ -93,17 +102,17 @@ func (s *session) proxyConfig() egress.Config {
 }
 
 // connect makes the talk to a started interpreter.
-func (l *Local) connect(c *cage, policy Policy, in, out *os.File, output *kernel.Output) *interpreter {
+func (l *Local) connect(c *cage, policy Policy, at places, in, out *os.File, output *kernel.Output) *interpreter {
 	client := kernel.NewClient(kernel.Config{
 		In: in, Out: out, Output: output, Memory: policy.Memory, Start: startTimeout, OOM: c.oomKilled,
 		Hints:   policy.hints(),
 		Unsaved: unsaved(l.cfg),
 		Parked: func(pid int, yes bool) {
 			l.checkpoints.count(yes)
-			parked(c.Pid(), pid, yes)
+			parked(c.kin, pid, yes)
 		},
 	})
-	return &interpreter{cage: c, client: client, output: output, policy: policy}
+	return &interpreter{cage: c, client: client, output: output, policy: policy, places: at}
 }
 
 // watch holds the limits of the session's that the kernel doesn't hold.
@@ -121,10 +130,10 @@ func infra(err error) error {
 	return &sandbox.Error{Status: sandbox.StatusInfra, Err: err}
 }
 
-func (l *Local) kernelFiles() map[string][]byte {
+func (l *Local) kernelFiles(at places) map[string][]byte {
 	files := map[string][]byte{}
 	for name, code := range l.python.compiled {
-		files[guestKernel+name] = code
+		files[at.Kernel+name] = code
 	}
 	return files
 }

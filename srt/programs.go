@@ -2,6 +2,7 @@ package srt
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"mcp-sandbox/allowlist"
@@ -128,6 +129,21 @@ func (f *finder) programs(w wanted) *programs {
 	return p
 }
 
+// at is where a guest finds the programs: those that this very binary is have names of their
+// own only in a root that we furnish.
+func (p *programs) at(at places) map[string]string {
+	if !at.Host {
+		return p.paths
+	}
+	paths := maps.Clone(p.paths)
+	for name, guest := range applets {
+		if paths[name] == guest {
+			paths[name] = at.Warden
+		}
+	}
+	return paths
+}
+
 // missing are the commands and helpers that this machine does not have.
 func (p *programs) missing() []Missing { return slices.Clone(p.lack) }
 
@@ -151,8 +167,8 @@ const (
 
 // commandPolicy is what a session's commands may see and use: what its Python sees, but
 // read-only and noexec, and of the system nothing but the programs of the list.
-func (l *Local) commandPolicy(workspace string) Policy {
-	p := l.policy(workspace)
+func (l *Local) commandPolicy(workspace string, at places) Policy {
+	p := l.policy(workspace, at)
 	p.Workspace.Writable, p.AllowExec = false, false
 	p.Mounts = slices.Clone(p.Mounts)
 	for i := range p.Mounts {

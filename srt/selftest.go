@@ -88,8 +88,11 @@ func (l *Local) tryWall(ctx context.Context, b *bait) (err error) {
 		proxy = proxyPort
 	}
 	res, err := session.Run(ctx, sandbox.Request{
-		Code:    selfTestCode,
-		Inputs:  map[string]any{"canary": b.canary, "open": b.open, "port": listener.Addr().(*net.TCPAddr).Port, "proxy": proxy},
+		Code: selfTestCode,
+		Inputs: map[string]any{
+			"canary": b.canary, "open": b.open, "port": listener.Addr().(*net.TCPAddr).Port, "proxy": proxy,
+			"supervisor": session.live.cage.kin.inside(), "concedes": l.wall.concedes(),
+		},
 		Timeout: 20 * time.Second,
 	})
 	if err != nil {

@@ -22,6 +22,7 @@ var (
 
 // Config says what sessions get. The zero value is the strictest.
 type Config struct {
+	Wall              string          // auto, native, srt or landlock; "" = auto, the first of native and srt that holds
 	Python            string          // interpreter: a path or a name on PATH; "" = python3 of PATH
 	Workspace         string          // host directory that all sessions share; "" = a temporary one for each
 	WorkspaceReadOnly bool            // the shared workspace can't be written
@@ -41,6 +42,7 @@ type Config struct {
 
 	proxy  egress.Config        // for tests; Network's rules are served
 	native nativeConfig         // for tests; the zero value is right for every server
+	srt    srtConfig            // likewise
 	bounds func() []memoryBound // likewise; nil = what this machine tells
 
 	space     func(dir string) (total, free int64, err error) // likewise, in bytes; nil = the file system's word
@@ -52,7 +54,7 @@ type Config struct {
 type Local struct {
 	cfg      Config
 	python   Interpreter
-	wall     *native
+	wall     wall
 	programs *programs // of cfg.Commands; nil = none
 	runtime  *runtimeDir
 	state    *stateDir      // nil = sessions end with the server
@@ -92,20 +94,9 @@ func New(ctx context.Context, cfg Config) (_ *Local, err error) {
 	if l.python, err = safeInterpreter(ctx, cfg); err != nil {
 		return nil, &sandbox.Error{Status: sandbox.StatusInfra, Layer: "python", Err: err}
 	}
-	if err := checkMountPoints(cfg.Mounts, l.python.Prefixes); err != nil {
-		return nil, infra(failed(layerPolicy, err))
-	}
-	if l.wall, err = newNative(cfg.native); err != nil {
-		return nil, infra(err)
-	}
 	if cfg.Commands != nil {
 		if l.programs, err = findPrograms(cfg.Commands); err != nil {
 			return nil, infra(failed(layerPolicy, err))
-		}
-	}
-	if !l.wall.limitsMemory() {
-		if err := canWatchMemory(); err != nil {
-			return nil, infra(err)
 		}
 	}
 	if err := l.openState(); err != nil {
@@ -125,8 +116,7 @@ func New(ctx context.Context, cfg Config) (_ *Local, err error) {
 	if l.runtime, err = newRuntimeDir(); err != nil {
 		return nil, err
 	}
-	l.pool = newPool(l)                     // which starts to work while the wall is tried
-	if err := l.selfTest(ctx); err != nil { // and it is closed
+	if err := l.raise(ctx); err != nil {
 		return nil, err
 	}
 	if err := l.pool.proven(ctx); err != nil {
@@ -147,7 +137,7 @@ func (c Config) resolve() (Config, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	errs = append(errs, CheckWarm(c.Warm, c.Preload))
+	errs = append(errs, CheckWall(c.Wall), CheckWarm(c.Warm, c.Preload))
 	c.Preload = append([]string{}, c.Preload...)
 	c.Mounts = append([]Mount{}, c.Mounts...)
 	c.Env = append([]string{}, c.Env...)
@@ -173,7 +163,8 @@ func (l *Local) Checkpoints() sandbox.Checkpoints { return l.checkpoints.read() 
 
 // String implements sandbox.Sandbox.
 func (l *Local) String() string {
-	return l.policy(l.described()).String() + "\nlimits held: " + l.wall.limits()
+	described := l.described()
+	return l.wall.describe(l.policy(described, l.wall.places(described)))
 }
 
 // described is the workspace in words.
@@ -187,8 +178,9 @@ func (l *Local) described() string {
 	return "a temporary directory of each session's own"
 }
 
-// policy is what a session with this workspace may see and use.
-func (l *Local) policy(workspace string) Policy {
+// policy is what a session with this workspace may see and use, who finds it at a place
+// that the wall has named.
+func (l *Local) policy(workspace string, at places) Policy {
 	lim := l.cfg.Limits
 	held := l.cfg.workspace
 	if l.cfg.WorkspaceApart {
@@ -196,7 +188,7 @@ func (l *Local) policy(workspace string) Policy {
 	}
 	return Policy{
 		Workspace: Mount{
-			Host: workspace, Guest: guestWorkspace, held: held,
+			Host: workspace, Guest: at.Workspace, held: held,
 			Writable: l.cfg.Workspace == "" || !l.cfg.WorkspaceReadOnly,
 		},
 		Mounts:    l.cfg.Mounts,
@@ -205,6 +197,7 @@ func (l *Local) policy(workspace string) Policy {
 		AllowExec: true, // compiled modules and virtual environments in a workspace
 		Memory:    lim.Memory, Disk: lim.Disk, Shm: lim.Shm, FileSize: lim.Disk,
 		Tasks: lim.Tasks, OpenFiles: lim.OpenFiles, Inodes: lim.Inodes,
+		Tmp: at.tmp(),
 	}
 }
 

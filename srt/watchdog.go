@@ -240,7 +240,7 @@ func rest(took time.Duration, near bool) time.Duration {
 func (w *watchdog) round(watchesMemory bool) time.Duration {
 	m := w.moment()
 	w.near = false
-	activity, alone, err := activityOf(w.cage.Pid(), w.standby())
+	activity, alone, err := activityOf(w.cage.kin, w.standby())
 	still := err == nil && activity == w.activity
 	w.activity = activity
 	idle := watchAwake
@@ -261,7 +261,7 @@ func (w *watchdog) round(watchesMemory bool) time.Duration {
 	}
 	w.measuring(m)
 	w.owed = false
-	held, err := heldBy(w.cage.Pid(), watchesMemory)
+	held, err := heldBy(w.cage.kin, watchesMemory)
 	if err != nil {
 		w.blindTo(err, m)
 	} else {

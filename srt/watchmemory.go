@@ -11,12 +11,12 @@ import (
 // checkMemory holds the limit of memory where no control group does.
 func (w *watchdog) checkMemory(held held) {
 	limit := w.policy.Memory + watchAllowance
-	used, err := memoryOf(w.cage.Pid(), limit, held)
+	used, err := memoryOf(w.cage.kin, limit, held)
 	w.near = err == nil && used > limit/2
 	if err == nil && used > limit && used < 2*limit {
 		// A child between vfork and exec shares all its parent has, and counts twice.
 		time.Sleep(20 * time.Millisecond)
-		used, err = memoryOf(w.cage.Pid(), limit, held)
+		used, err = memoryOf(w.cage.kin, limit, held)
 	}
 	if err != nil || used <= limit {
 		return // an error: it has ended meanwhile
@@ -39,10 +39,10 @@ func (w *watchdog) giveUpStandby(excess int64) bool {
 	if worker == 0 || standby == 0 {
 		return false
 	}
-	own, err := ownMemory(w.cage.Pid(), standby)
+	own, err := ownMemory(w.cage.kin, standby)
 	// In this order: what the two share is the standby's own once the worker is dying, and
 	// then it is needed.
-	if err != nil || own < max(excess, w.policy.Memory/8) || dying(w.cage.Pid(), worker) {
+	if err != nil || own < max(excess, w.policy.Memory/8) || dying(w.cage.kin, worker) {
 		return false
 	}
 	err = w.client.Discard()

@@ -21,7 +21,7 @@ type fact struct {
 // the sandbox starts and its self-test passes; the facts tell why it does not.
 func (p program) doctor(ctx context.Context, c cli) int {
 	facts := p.facts()
-	local := localConfig{wallFlags: c.Doctor.wallFlags, allow: c.Doctor.list(), log: p.logger(c.logFlags, slog.LevelWarn)}
+	local := localConfig{wallFlags: c.Doctor.wallFlags, packageFlags: c.Doctor.packageFlags, told: p.logger(c.logFlags, slog.LevelInfo), allow: c.Doctor.list(), log: p.logger(c.logFlags, slog.LevelWarn)}
 	if len(c.Doctor.Preload) > 0 { // one is enough to try the imports
 		local.Warm, local.Preload = 1, c.Doctor.Preload
 	}

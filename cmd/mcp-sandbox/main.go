@@ -24,7 +24,7 @@ func run(ctx context.Context, argv []string, stdin io.Reader, stdout, stderr io.
 	}
 	ctx, stop := untilSignal(ctx)
 	defer stop()
-	p := program{stdin: stdin, stdout: stdout, stderr: stderr, open: openLocal, facts: localFacts}
+	p := program{stdin: stdin, stdout: stdout, stderr: stderr, open: openLocal, environment: makeEnvironment, facts: localFacts}
 	return p.run(ctx, argv[min(1, len(argv)):])
 }
 

@@ -28,6 +28,7 @@ type program struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	open           func(context.Context, localConfig) (*local, error)
+	environment    func(context.Context, localConfig) (python string, err error)
 	facts          func() []fact
 }
 

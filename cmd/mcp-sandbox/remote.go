@@ -30,6 +30,9 @@ func (p program) openBackends(ctx context.Context, cfg localConfig, r remoteConf
 	if err != nil {
 		return nil, err
 	}
+	if r.PythonBackend == sandbox.BackendWorkload {
+		cfg.packageFlags = cfg.without(cfg.log)
+	}
 	cfg.Warm = 0 // it would wait for calls that go elsewhere
 	l, err := p.openLimited(ctx, cfg)
 	switch {

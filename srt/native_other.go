@@ -28,8 +28,6 @@ func (*native) limitsMemory() bool                                    { return f
 func (*native) hostIDs() (uid, gid int)                               { return os.Geteuid(), os.Getegid() }
 func (*native) close() error                                          { return nil }
 
-func (*native) hostFacts() [][2]string { return nil }
-
 // BeChild is the hidden half of the binary; on this system it has nothing to do.
 func BeChild([]string) int {
 	fmt.Fprintln(os.Stderr, errNoNative)

@@ -92,6 +92,7 @@ type doctorFlags struct {
 	packageFlags `embed:""`
 	warmFlags    `embed:""`
 	commandFlags `embed:""`
+	remoteFlags  `embed:""`
 
 	JSON bool `name:"json" help:"Print JSON."`
 }
@@ -144,7 +145,7 @@ func (c *cli) check(command string) error {
 	case "exec":
 		return errors.Join(c.Exec.wallFlags.check(), c.Exec.packageFlags.check(), c.Exec.callFlags.check(), c.Exec.commandFlags.check(), c.Exec.remoteFlags.check(), c.Exec.check())
 	case "doctor":
-		return errors.Join(c.Doctor.wallFlags.check(), c.Doctor.packageFlags.check(), c.Doctor.warmFlags.check(), c.Doctor.commandFlags.check())
+		return errors.Join(c.Doctor.wallFlags.check(), c.Doctor.packageFlags.check(), c.Doctor.warmFlags.check(), c.Doctor.commandFlags.check(), c.Doctor.remoteFlags.check())
 	case "version":
 		return nil
 	case "workload-emulator":

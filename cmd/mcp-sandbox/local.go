@@ -74,7 +74,7 @@ func openLocal(ctx context.Context, cfg localConfig) (*local, error) {
 		return nil, err
 	}
 	python := l.Python()
-	opened := &local{Sandbox: l, close: l.Close, contain: l.Contain, ready: l.Ready, path: python.Path, python: python.Version, packages: python.Packages}
+	opened := &local{Sandbox: l, close: l.Close, contain: l.Contain, prove: l.Prove, wall: l.Wall(), ready: l.Ready, path: python.Path, python: python.Version, packages: python.Packages}
 	opened.tellCommands(l.Commands())
 	return opened, nil
 }
@@ -102,14 +102,4 @@ func diagnose(err error) (detail, remedy string) {
 		return err.Error(), ""
 	}
 	return strings.Replace(err.Error(), " ("+layer.Remedy+")", "", 1), layer.Remedy
-}
-
-// localFacts are what this host offers to the wall; whether that is enough,
-// only openLocal tells.
-func localFacts() []fact {
-	var facts []fact
-	for _, f := range srt.Facts() {
-		facts = append(facts, fact{Name: f.Name, State: "host", Detail: f.Value})
-	}
-	return facts
 }

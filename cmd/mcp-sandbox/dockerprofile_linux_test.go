@@ -61,8 +61,8 @@ var kept = []string{
 	"open_by_handle_at", "name_to_handle_at",
 	"init_module", "finit_module", "delete_module", "create_module", "get_kernel_syms", "query_module",
 	"kexec_load", "kexec_file_load", "reboot", "swapon", "swapoff", "acct", "quotactl", "quotactl_fd", "nfsservctl", "syslog", "vhangup",
-	"settimeofday", "stime", "clock_settime", "iopl", "ioperm", "modify_ldt",
-	"uselib", "sysfs", "ustat", "_sysctl", "vserver", "security", "tuxcall", "getpmsg", "putpmsg", "afs_syscall", "epoll_ctl_old", "epoll_wait_old",
+	"settimeofday", "stime", "clock_settime", "clock_settime64", "iopl", "ioperm", "modify_ldt",
+	"uselib", "sysfs", "ustat", "_sysctl", "arch_specific_syscall", "vserver", "security", "tuxcall", "getpmsg", "putpmsg", "afs_syscall", "epoll_ctl_old", "epoll_wait_old",
 	"memfd_secret", "mbind", "set_mempolicy", "set_mempolicy_home_node", "get_mempolicy",
 }
 

@@ -93,17 +93,8 @@ func (m *making) files() ([]string, error) {
 
 // uv is the uv of PATH; "" = there is none.
 func (m *making) uv() (string, error) {
-	path := ""
-	for _, v := range m.Variables {
-		list, ok := strings.CutPrefix(v, "PATH=")
-		for _, dir := range filepath.SplitList(list) {
-			found, err := exec.LookPath(filepath.Join(dir, "uv"))
-			if ok && path == "" && err == nil && filepath.IsAbs(found) {
-				path = found
-			}
-		}
-	}
-	if path == "" {
+	path, err := lookIn(pathOf(m.Variables), "uv")
+	if err != nil {
 		return "", nil
 	}
 	for _, p := range beforeItRuns(path) {

@@ -2,6 +2,7 @@ package srt
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/base64"
@@ -25,6 +26,8 @@ type Interpreter struct {
 	Version  string   // such as 3.11.7
 	Packages []string // installed distributions, "name version", sorted
 	Prefixes []string // directories it needs to see, besides /usr
+	base     string   // the interpreter that a virtual environment is made of; Path if it is none
+	pip      string   // the wheel of pip that it brings along; "" = none
 	code     []string // directories that it executes code of
 	compiled map[string][]byte
 }
@@ -42,22 +45,9 @@ func safeInterpreter(ctx context.Context, cfg Config) (Interpreter, error) {
 	if name == "" {
 		name = "python3"
 	}
-	writable := cfg.writable()
-	refuse := func(path string) error {
-		const mend = "keep the interpreter or virtual environment, and the workspace and writable mounts, apart"
-		if within(path, writable...) {
-			return fmt.Errorf("%s lies where code inside can write, and the server runs it outside: %s", path, mend)
-		}
-		for _, w := range writable {
-			if within(w, path) {
-				return fmt.Errorf("%s, which code inside can write, lies in %s, which the interpreter is made of: %s", w, path, mend)
-			}
-		}
-		return nil
-	}
 	if path, err := exec.LookPath(name); err == nil { // or findInterpreter tells
 		for _, p := range beforeItRuns(path) {
-			if err := refuse(p); err != nil {
+			if err := cfg.outOfReach(p); err != nil {
 				return Interpreter{}, err
 			}
 		}
@@ -65,10 +55,26 @@ func safeInterpreter(ctx context.Context, cfg Config) (Interpreter, error) {
 	i, err := findInterpreter(ctx, cfg.Python, cfg.PythonEnv)
 	for _, p := range append(slices.Clone(i.Prefixes), i.code...) {
 		if err == nil {
-			err = refuse(p)
+			err = cfg.outOfReach(p)
 		}
 	}
 	return i, err
+}
+
+// outOfReach refuses what the server runs or reads outside the wall, if code inside can
+// change it.
+func (c *Config) outOfReach(path string) error {
+	const mend = "keep the interpreter or virtual environment, and the workspace and writable mounts, apart"
+	writable := c.writable()
+	if within(path, writable...) {
+		return fmt.Errorf("%s lies where code inside can write, and the server runs it outside: %s", path, mend)
+	}
+	for _, w := range writable {
+		if within(w, path) {
+			return fmt.Errorf("%s, which code inside can write, lies in %s, which the interpreter is made of: %s", w, path, mend)
+		}
+	}
+	return nil
 }
 
 // beforeItRuns is what decides what a program at path executes: itself, what it
@@ -146,6 +152,8 @@ func findInterpreter(ctx context.Context, python string, env []string) (Interpre
 func decodeInterpreter(path string, out []byte) (Interpreter, error) {
 	var told struct {
 		Executable     string            `json:"executable"`
+		Base           string            `json:"base"`
+		Pip            string            `json:"pip"`
 		Implementation string            `json:"implementation"`
 		Version        [3]int            `json:"version"`
 		Prefixes       []string          `json:"prefixes"`
@@ -161,6 +169,8 @@ func decodeInterpreter(path string, out []byte) (Interpreter, error) {
 	}
 	i := Interpreter{
 		Path:     told.Executable,
+		base:     cmp.Or(told.Base, told.Executable),
+		pip:      told.Pip,
 		Version:  fmt.Sprintf("%d.%d.%d", told.Version[0], told.Version[1], told.Version[2]),
 		Packages: told.Packages,
 		code:     told.Code,

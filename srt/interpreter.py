@@ -5,16 +5,18 @@
 # to write (an editable install names its own directory), run behind the wall
 # alone. What site would have found is found by looking.
 import base64
+import glob
 import importlib.util
 import json
 import marshal
 import os
 import sys
+import sysconfig
 
 
-def environment():
+def environment(program):
     """The virtual environment's directory and settings, if the program belongs to one."""
-    bin = os.path.dirname(sys.executable)
+    bin = os.path.dirname(program)
     for folder in (os.path.dirname(bin), bin):
         try:
             with open(os.path.join(folder, "pyvenv.cfg"), encoding="utf-8", errors="replace") as file:
@@ -25,7 +27,21 @@ def environment():
     return None, {}
 
 
-venv, settings = environment()
+def below(program):
+    """The interpreter that environments, one in another, are made of."""
+    for _ in range(8):
+        home = environment(program)[1].get("home")
+        if not home:
+            break
+        names = ("python%d.%d" % sys.version_info[:2], "python3", "python")
+        found = [path for path in (os.path.join(home, name) for name in names) if os.access(path, os.X_OK)]
+        if not found:
+            break
+        program = found[0]
+    return os.path.realpath(program)
+
+
+venv, settings = environment(sys.executable)
 bases = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
 
 # Where packages may lie: of the environment, and of the Python below it.
@@ -58,6 +74,10 @@ for folder in sorted(folders):
             package, _, release = name[: -len(".dist-info")].rpartition("-")
             packages.setdefault(package.lower().replace("_", "-"), release)
 
+# The pip that every Python brings along, as a wheel, from which it can be run.
+bundled = [os.path.join(os.path.dirname(os.__file__), "ensurepip", "_bundled"), sysconfig.get_config_var("WHEEL_PKG_DIR") or ""]
+pips = sorted(pip for folder in bundled for pip in glob.glob(os.path.join(folder, "pip-*.whl")))
+
 header = importlib.util.MAGIC_NUMBER + bytes(12)  # an undated, unchecked .pyc
 compiled = {}
 for name, source in json.load(sys.stdin).items():
@@ -67,6 +87,8 @@ for name, source in json.load(sys.stdin).items():
 json.dump(
     {
         "executable": sys.executable,
+        "base": below(sys.executable),
+        "pip": pips[-1] if pips else "",
         "implementation": sys.implementation.name,
         "version": list(sys.version_info[:3]),
         "prefixes": sorted(prefixes),

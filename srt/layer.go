@@ -20,7 +20,8 @@ const (
 	layerCaps      = "caps"
 	layerLandlock  = "landlock"
 	layerSeccomp   = "seccomp"
-	layerExec      = "exec" // starting the guest's program once the wall stands
+	layerExec      = "exec"     // starting the guest's program once the wall stands
+	layerPackages  = "packages" // the environment of --requirements
 )
 
 // LayerError says which layer of the wall could not be raised. Nothing of the

@@ -28,5 +28,3 @@ func (*native) limits() string                                        { return "
 func (*native) limitsMemory() bool                                    { return false }
 func (*native) hostIDs() (uid, gid int)                               { return os.Geteuid(), os.Getegid() }
 func (*native) close() error                                          { return nil }
-
-func (*native) hostFacts() [][2]string { return nil }

@@ -301,23 +301,3 @@ func (l *Local) Close() error {
 }
 
 const startTimeout = 60 * time.Second
-
-// Fact is something that this host offers to the wall, or refuses it.
-type Fact struct{ Name, Value string }
-
-// Facts lists what this host offers to the wall. No session is started: whether
-// a wall can be raised in the end, New tells. Where control groups can be had it
-// makes one and takes it away again, and this process may come to be in one of
-// its own, as with New.
-func Facts() []Fact {
-	n, err := newNative(nativeConfig{})
-	var facts []Fact
-	for _, f := range n.hostFacts() {
-		facts = append(facts, Fact{Name: f[0], Value: f[1]})
-	}
-	if err != nil {
-		return append(facts, Fact{Name: "wall", Value: err.Error()})
-	}
-	_ = n.close() // no session was started
-	return facts
-}

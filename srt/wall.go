@@ -102,7 +102,15 @@ const (
 	WallLandlock = "landlock"
 )
 
-// Walls are the values of [Config.Wall].
+// Walls are the walls of this system, the ones that auto tries first.
+func Walls() []string {
+	if runtime.GOOS == "linux" {
+		return []string{WallNative, WallSRT, WallLandlock}
+	}
+	return []string{WallSRT}
+}
+
+// wallNames are the values of [Config.Wall].
 var wallNames = []string{WallAuto, WallNative, WallSRT, WallLandlock}
 
 // CheckWall refuses a name that is no wall's. "" is auto.

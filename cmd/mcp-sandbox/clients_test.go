@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -44,9 +45,16 @@ func binary(t testing.TB) string {
 			t.Fatal(err)
 		}
 	}
-	out, _, err := try(t, "", nil, path, "doctor")
-	sandboxtest.Require(t, err == nil, "the sandbox does not work here: "+out)
+	doctors.once.Do(func() { doctors.said, _, doctors.err = try(t, "", nil, path, "doctor") })
+	sandboxtest.Require(t, doctors.err == nil, "the sandbox does not work here: "+doctors.said)
 	return path
+}
+
+// doctors is what doctor says of this machine: the same in every test.
+var doctors struct {
+	once sync.Once
+	said string
+	err  error
 }
 
 // run executes a program for at most two minutes, and gives its stdout.

@@ -66,10 +66,10 @@ func (f commandFlags) warn(log *slog.Logger, l *local) {
 func (l *local) commandFacts() []fact {
 	var facts []fact
 	if len(l.commands) > 0 {
-		facts = append(facts, fact{Name: "commands", State: "ok", Detail: strings.Join(l.commands, " ")})
+		facts = append(facts, fact{Group: "commands", Name: "available", State: factOK, Detail: strings.Join(l.commands, " ")})
 	}
 	if len(l.lacking) > 0 {
-		facts = append(facts, fact{Name: "commands", State: "missing", Detail: strings.Join(l.lacking, "\n"), Remedy: l.remedy})
+		facts = append(facts, fact{Group: "commands", Name: "missing", State: factMissing, Detail: strings.Join(l.lacking, "\n"), Remedy: l.remedy})
 	}
 	return facts
 }

@@ -36,7 +36,13 @@ func (p program) exec(ctx context.Context, c cli) int {
 		return p.fail(exitFailed, err)
 	}
 	log := p.logger(c.logFlags, slog.LevelWarn)
-	local := localConfig{wallFlags: f.wallFlags, workspace: here, readOnly: true, allow: f.allow(), log: log}
+	local := localConfig{
+		wallFlags: f.wallFlags, packageFlags: f.packageFlags, workspace: here, readOnly: true, allow: f.allow(),
+		log: log, told: p.logger(c.logFlags, slog.LevelInfo),
+	}
+	if f.CLI { // commands import nothing
+		local.packageFlags = packageFlags{}
+	}
 	l, err := f.open(ctx, p, local)
 	if errors.Is(err, srt.ErrBroad) { // of a mount too, it will be said again
 		fmt.Fprintf(p.stderr, "mcp-sandbox: the code does not see the current directory: %v\n", err)
@@ -76,6 +82,7 @@ func (f execFlags) open(ctx context.Context, p program, here localConfig) (*loca
 		if len(f.AllowDomain) > 0 {
 			here.log.Warn("--allow-domain is for code on this machine: what remote containers reach, the cluster decides")
 		}
+		f.without(here.log)
 		return remoteConfig{f.remoteFlags, false}.open(here.limits(), here.log)
 	}
 	return p.openLimited(ctx, here)

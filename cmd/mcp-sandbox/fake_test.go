@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"mcp-sandbox/sandbox"
 	"mcp-sandbox/sandbox/sandboxtest"
 	"mcp-sandbox/srt"
+	"mcp-sandbox/workload"
 )
 
 // TestMain lets the test binary be the product, and the product with a scripted
@@ -41,8 +43,27 @@ func TestMain(m *testing.M) {
 func fakeProgram() program {
 	return program{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
-		facts: func() []fact {
-			return []fact{{"userns", "ok", "works", ""}, {"cgroup", "missing", "not writable\nsince it is read-only", "mount it"}}
+		facts: func() []srt.Fact {
+			return []srt.Fact{
+				{Name: "user namespace", State: srt.FactAvailable, Detail: "some"},
+				{Name: "landlock", State: srt.FactAvailable, Detail: "ABI 7"},
+				{Name: "seccomp", State: srt.FactAvailable, Detail: "filters"},
+				{Name: "cgroup", State: srt.FactMissing, Detail: "not writable\nsince it is read-only", Remedy: "mount it"},
+				{Name: "kernel", State: srt.FactInfo, Detail: "6.2"},
+			}
+		},
+		environment: func(_ context.Context, cfg localConfig) (string, error) {
+			cfg.told.Info("packages: Collecting " + cfg.Requirements)
+			if strings.Contains(cfg.Requirements, "bad") {
+				return "", &srt.LayerError{Layer: "packages", Err: errors.New("pip: exit status 1:\nno such package"), Remedy: "name another"}
+			}
+			return "/cache/bin/python", nil
+		},
+		reach: func(_ context.Context, cfg workload.Config) (workload.Account, error) {
+			if cfg.Token == "wrong" {
+				return workload.Account{}, &workload.APIError{Op: "GET account/info/", Status: 401, Detail: "no such token"}
+			}
+			return workload.Account{Host: "app.example.com", MaxWorkloads: 50}, nil
 		},
 		open: func(_ context.Context, cfg localConfig) (*local, error) {
 			if cfg.Python == "none" {
@@ -51,10 +72,28 @@ func fakeProgram() program {
 			if cfg.Python == "wall" {
 				return nil, &sandbox.Error{Status: sandbox.StatusInfra, Layer: "userns", Err: fmt.Errorf("start: %w", &srt.LayerError{Layer: "userns", Err: errors.New("refused"), Remedy: "allow it"})}
 			}
+			wall := cfg.Wall
+			switch wall {
+			case srt.WallAuto:
+				wall = srt.WallNative
+			case srt.WallSRT:
+				return nil, &srt.LayerError{Layer: "exec", Err: errors.New("srt is not on PATH"), Remedy: "npm install it"}
+			}
 			f := &fakePython{cfg: cfg}
 			fake := &sandboxtest.Fake{Script: f.run}
 			l := &local{
-				Sandbox: fake, path: "/usr/bin/python3", python: "3.12.1", packages: []string{"numpy 2.1.0"},
+				Sandbox: fake, wall: wall, path: cmp.Or(cfg.Python, "/usr/bin/python3"), python: "3.12.1", packages: []string{"numpy 2.1.0"},
+				prove: func(context.Context) ([]srt.Fact, error) {
+					if cfg.Python == "unproven" {
+						return nil, errors.New("the code that looks at the wall told nothing")
+					}
+					return []srt.Fact{
+						{Name: "user namespace", State: srt.FactActive, Detail: "another"},
+						{Name: "landlock", State: srt.FactActive, Detail: "refuses"},
+						{Name: "no privileges", State: srt.FactActive, Detail: "none"},
+						{Name: "watchdog", State: srt.FactActive, Detail: "looks"},
+					}, nil
+				},
 				close: func() error {
 					cfg.log.Info("fake: closed")
 					return nil

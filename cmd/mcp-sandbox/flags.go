@@ -55,6 +55,7 @@ type warmFlags struct {
 
 type serveFlags struct {
 	wallFlags    `embed:""`
+	packageFlags `embed:""`
 	warmFlags    `embed:""`
 	callFlags    `embed:""`
 	commandFlags `embed:""`
@@ -77,6 +78,7 @@ type serveFlags struct {
 
 type execFlags struct {
 	wallFlags    `embed:""`
+	packageFlags `embed:""`
 	callFlags    `embed:""`
 	commandFlags `embed:""`
 	remoteFlags  `embed:""`
@@ -89,8 +91,10 @@ type execFlags struct {
 
 type doctorFlags struct {
 	wallFlags    `embed:""`
+	packageFlags `embed:""`
 	warmFlags    `embed:""`
 	commandFlags `embed:""`
+	remoteFlags  `embed:""`
 
 	JSON bool `name:"json" help:"Print JSON."`
 }
@@ -141,15 +145,15 @@ func (c *cli) check(command string) error {
 	}
 	switch command {
 	case "exec":
-		return errors.Join(c.Exec.wallFlags.check(), c.Exec.callFlags.check(), c.Exec.commandFlags.check(), c.Exec.remoteFlags.check(), c.Exec.check())
+		return errors.Join(c.Exec.wallFlags.check(), c.Exec.packageFlags.check(), c.Exec.callFlags.check(), c.Exec.commandFlags.check(), c.Exec.remoteFlags.check(), c.Exec.check())
 	case "doctor":
-		return errors.Join(c.Doctor.wallFlags.check(), c.Doctor.warmFlags.check(), c.Doctor.commandFlags.check())
+		return errors.Join(c.Doctor.wallFlags.check(), c.Doctor.packageFlags.check(), c.Doctor.warmFlags.check(), c.Doctor.commandFlags.check(), c.Doctor.remoteFlags.check())
 	case "version":
 		return nil
 	case "workload-emulator":
 		return c.WorkloadEmulator.check()
 	default:
-		return errors.Join(c.Serve.wallFlags.check(), c.Serve.warmFlags.check(), c.Serve.callFlags.check(), c.Serve.commandFlags.check(), c.Serve.remoteFlags.check(), c.Serve.check())
+		return errors.Join(c.Serve.wallFlags.check(), c.Serve.packageFlags.check(), c.Serve.warmFlags.check(), c.Serve.callFlags.check(), c.Serve.commandFlags.check(), c.Serve.remoteFlags.check(), c.Serve.check())
 	}
 }
 

@@ -32,6 +32,7 @@ func within(argv []string, stdin io.Reader, stdout, stderr io.Writer) (code int,
 // localConfig is what the local sandbox is to be.
 type localConfig struct {
 	wallFlags
+	packageFlags
 	warmFlags                 // the zero value keeps none ready
 	workspace string          // host directory; "" = a temporary one for each session
 	readOnly  bool            // the workspace can't be written
@@ -39,11 +40,13 @@ type localConfig struct {
 	allow     *allowlist.List // commands beside the code; nil = none
 	stateDir  string          // host directory in which sessions outlive the server; "" = they end with it
 	log       *slog.Logger
+	told      *slog.Logger // of the packages that are installed, line by line
 
 	checkpoint string // always, idle, off; "" = always
 }
 
-func openLocal(ctx context.Context, cfg localConfig) (*local, error) {
+// config is what the wall is told.
+func (cfg localConfig) config() srt.Config {
 	c := srt.Config{
 		Wall: cfg.Wall, Python: cfg.Python, Workspace: cfg.workspace, WorkspaceReadOnly: cfg.readOnly, WorkspaceApart: cfg.apart,
 		StateDir: cfg.stateDir, Limits: cfg.limits(), Commands: cfg.allow, Log: cfg.log,
@@ -66,12 +69,16 @@ func openLocal(ctx context.Context, cfg localConfig) (*local, error) {
 			c.PythonEnv = append(c.PythonEnv, name+"="+v)
 		}
 	}
-	l, err := srt.New(ctx, c)
+	return c
+}
+
+func openLocal(ctx context.Context, cfg localConfig) (*local, error) {
+	l, err := srt.New(ctx, cfg.config())
 	if err != nil {
 		return nil, err
 	}
 	python := l.Python()
-	opened := &local{Sandbox: l, close: l.Close, contain: l.Contain, ready: l.Ready, path: python.Path, python: python.Version, packages: python.Packages}
+	opened := &local{Sandbox: l, close: l.Close, contain: l.Contain, prove: l.Prove, wall: l.Wall(), ready: l.Ready, path: python.Path, python: python.Version, packages: python.Packages}
 	opened.tellCommands(l.Commands())
 	return opened, nil
 }
@@ -99,14 +106,4 @@ func diagnose(err error) (detail, remedy string) {
 		return err.Error(), ""
 	}
 	return strings.Replace(err.Error(), " ("+layer.Remedy+")", "", 1), layer.Remedy
-}
-
-// localFacts are what this host offers to the wall; whether that is enough,
-// only openLocal tells.
-func localFacts() []fact {
-	var facts []fact
-	for _, f := range srt.Facts() {
-		facts = append(facts, fact{Name: f.Name, State: "host", Detail: f.Value})
-	}
-	return facts
 }

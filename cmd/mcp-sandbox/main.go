@@ -9,6 +9,9 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"mcp-sandbox/srt"
+	"mcp-sandbox/workload"
 )
 
 func main() {
@@ -24,7 +27,7 @@ func run(ctx context.Context, argv []string, stdin io.Reader, stdout, stderr io.
 	}
 	ctx, stop := untilSignal(ctx)
 	defer stop()
-	p := program{stdin: stdin, stdout: stdout, stderr: stderr, open: openLocal, facts: localFacts}
+	p := program{stdin: stdin, stdout: stdout, stderr: stderr, open: openLocal, environment: makeEnvironment, facts: srt.Facts, reach: workload.Reach}
 	return p.run(ctx, argv[min(1, len(argv)):])
 }
 

@@ -13,6 +13,7 @@ import (
 	"mcp-sandbox/sandbox"
 	"mcp-sandbox/srt"
 	"mcp-sandbox/tools"
+	"mcp-sandbox/workload"
 )
 
 // Exit codes besides those of a result.
@@ -28,7 +29,9 @@ type program struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	open           func(context.Context, localConfig) (*local, error)
-	facts          func() []fact
+	environment    func(context.Context, localConfig) (python string, err error)
+	facts          func() []srt.Fact // what this machine offers
+	reach          func(context.Context, workload.Config) (workload.Account, error)
 }
 
 // local is the sandbox of this machine, and what descriptions tell of it.
@@ -36,6 +39,8 @@ type local struct {
 	sandbox.Sandbox
 	close    func() error
 	contain  func(context.Context, srt.Program) (*srt.Contained, error) // behind the same wall
+	prove    func(context.Context) ([]srt.Fact, error)                  // what is in force; nil = nobody knows
+	wall     string                                                     // its name
 	ready    func() int                                                 // interpreters that wait for sessions to come
 	path     string                                                     // of the interpreter
 	python   string                                                     // its version

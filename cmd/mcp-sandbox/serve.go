@@ -44,8 +44,8 @@ func (p program) serve(ctx context.Context, c cli) int {
 		return p.fail(exitUsage, err)
 	}
 	l, err := p.openBackends(ctx, localConfig{
-		wallFlags: f.wallFlags, warmFlags: f.warm(), workspace: f.Workspace, apart: f.apart(),
-		stateDir: f.StateDir, checkpoint: f.Checkpoint, allow: allow, log: log,
+		wallFlags: f.wallFlags, packageFlags: f.packageFlags, warmFlags: f.warm(), workspace: f.Workspace, apart: f.apart(),
+		stateDir: f.StateDir, checkpoint: f.Checkpoint, allow: allow, log: log, told: log,
 	}, remoteConfig{f.remoteFlags, f.WorkloadCallerToken})
 	if err != nil {
 		return p.fail(exitFailed, err)
@@ -185,7 +185,16 @@ func (p program) end(s transport, sessions *sandbox.Sessions, l *local, log *slo
 	return exitOK
 }
 
+// openLimited opens the local sandbox, once its packages are there: that may take as long
+// as downloading does.
 func (p program) openLimited(ctx context.Context, cfg localConfig) (*local, error) {
+	if cfg.Requirements != "" {
+		python, err := p.environment(ctx, cfg)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Python = python
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("the sandbox did not start within %v", startLimit))
 	defer cancel()
 	return p.open(ctx, cfg)

@@ -24,7 +24,19 @@ var (
 const tellTime = 2 * time.Second
 
 // teller tells servers that requests are cancelled, which mcp-go leaves out over HTTP.
-type teller struct{ wg sync.WaitGroup }
+type teller struct {
+	mu     sync.Mutex
+	closed bool // nobody is told any more
+	wg     sync.WaitGroup
+}
+
+// stop waits for those that are being told.
+func (t *teller) stop() {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	t.wg.Wait()
+}
 
 func (t *teller) cancelled(ctx context.Context, request transport.JSONRPCRequest, send func(context.Context, mcp.JSONRPCNotification) error) {
 	if request.Method == string(mcp.MethodInitialize) || request.Method == string(mcp.MethodServerDiscover) {
@@ -35,6 +47,11 @@ func (t *teller) cancelled(ctx context.Context, request transport.JSONRPCRequest
 		Params: mcp.NotificationParams{AdditionalFields: map[string]any{"requestId": request.ID, "reason": "cancelled"}},
 	}}
 	ctx = context.WithoutCancel(ctx)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return
+	}
 	t.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, tellTime)
 		defer cancel()
@@ -80,7 +97,7 @@ func (l *httpLink) SendRequest(ctx context.Context, request transport.JSONRPCReq
 
 // Close ends the session.
 func (l *httpLink) Close() error {
-	l.wg.Wait()
+	l.stop()
 	err := l.StreamableHTTP.Close()
 	l.guard.base.CloseIdleConnections()
 	return err
@@ -141,7 +158,7 @@ func (l *sseLink) SendRequest(ctx context.Context, request transport.JSONRPCRequ
 
 // Close ends the stream.
 func (l *sseLink) Close() error {
-	l.wg.Wait()
+	l.stop()
 	err := l.SSE.Close()
 	l.end(transport.ErrTransportClosed)
 	l.guard.base.CloseIdleConnections()

@@ -121,18 +121,6 @@ func files(all []sandbox.File) string {
 	return few(names)
 }
 
-func calls(all []sandbox.Call) string {
-	var names []string
-	for _, c := range all {
-		how := "ok"
-		if !c.OK {
-			how = "failed"
-		}
-		names = append(names, fmt.Sprintf("%s (%s, %.3f s)", c.Name, how, c.Duration.Seconds()))
-	}
-	return few(names)
-}
-
 func few(names []string) string {
 	if extra := len(names) - maxListed; extra > 0 {
 		names = append(names[:maxListed:maxListed], fmt.Sprintf("and %d more", extra))

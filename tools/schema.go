@@ -73,7 +73,7 @@ func describe(cfg Config) ([]mcp.Tool, error) {
 		if err != nil {
 			return nil, err
 		}
-		open := d.name == executePython && slices.Contains(cfg.Backends, sandbox.BackendWorkload) // its network is the cluster's
+		open := d.name == executePython && (cfg.Externals != nil || slices.Contains(cfg.Backends, sandbox.BackendWorkload)) // its network is the cluster's
 		defs = append(defs, mcp.Tool{
 			Name: d.name, Title: d.title,
 			Description:    strings.TrimSpace(fill.Replace(text)),

@@ -18,13 +18,16 @@ import (
 const beChildVerb = "be-child"
 
 // within is this binary as a part of a wall: a command that it is by its name, or
-// the re-exec. ok is false for the product itself.
+// the re-exec; or the keeper of an external server. ok is false for the product itself.
 func within(argv []string, stdin io.Reader, stdout, stderr io.Writer) (code int, ok bool) {
 	if code, ok := srt.Applet(argv, os.Environ(), stdin, stdout, stderr); ok {
 		return code, true
 	}
 	if len(argv) > 1 && argv[1] == beChildVerb {
 		return srt.BeChild(argv[2:]), true
+	}
+	if len(argv) > 1 && argv[1] == beUpstreamVerb {
+		return beUpstream(argv[2:], stderr), true
 	}
 	return 0, false
 }

@@ -18,6 +18,8 @@ SHOWN = ord("v")  # worker -> server: some of its bytes
 DATA = ord("D")  # worker -> server, and back: some of them; none at the end
 REWIND = ord("B")  # worker -> server: only so many of them are valid
 PULL = ord("P")  # worker -> server: send more
+EXTERNAL = ord("X")  # worker -> server: of a call of an external tool
+ANSWER = ord("x")  # server -> worker: its answer, "cell number total\n" and JSON
 NAME = ord("N")  # worker -> server: this one is loaded next, or imported; its index as four bytes, and some of the name
 
 

@@ -12,6 +12,7 @@ NAMES = 40  # packages in a list
 CLOSE = 3
 UNREACHABLE = {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN}
 FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
+UNOFFERED = ["name '%s' is not defined" % name for name in ("externals", "ToolError")]
 # What people install is not always called what they import.
 INSTALLED_AS = {"cv2": "opencv-python", "sklearn": "scikit-learn", "PIL": "pillow", "yaml": "PyYAML", "bs4": "beautifulsoup4", "dateutil": "python-dateutil"}
 
@@ -22,6 +23,8 @@ def give(error, workdir):
         kind = type(link)
         if issubclass(kind, ModuleNotFoundError):
             return missing(link.name)
+        if issubclass(kind, NameError) and str(link) in UNOFFERED:
+            return "", "No tools outside the sandbox are configured here."
         if values.name(kind) == "gaierror" or issubclass(kind, OSError) and link.errno in UNREACHABLE:
             return "network", ""
         if issubclass(kind, OSError) and type(link.filename) is str:

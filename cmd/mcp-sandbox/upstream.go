@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -153,7 +154,7 @@ func (k *kept) wait() {
 // and ends with the program's exit code when that and all that it has started are gone.
 func beUpstream(argv []string, stderr io.Writer) int {
 	runtime.LockOSThread() // the child ends with the thread that started it
-	syscall.CloseOnExec(lifelineFD)
+	keepToOurselves()
 	life := os.NewFile(lifelineFD, "lifeline")
 	if len(argv) == 0 || life == nil {
 		fmt.Fprintln(stderr, "mcp-sandbox: "+beUpstreamVerb+" is for mcp-sandbox itself")
@@ -194,6 +195,21 @@ func beUpstream(argv []string, stderr io.Writer) int {
 		}
 	}
 	return code
+}
+
+// keepToOurselves has no child get more than its streams: not our lifeline, nor what
+// whoever started us left open.
+func keepToOurselves() {
+	entries, err := os.ReadDir("/dev/fd")
+	if err != nil {
+		syscall.CloseOnExec(lifelineFD)
+		return
+	}
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd >= lifelineFD {
+			syscall.CloseOnExec(fd)
+		}
+	}
 }
 
 // reap waits for all children, ours and those that we adopt: ended gets the exit code

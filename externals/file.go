@@ -291,6 +291,9 @@ func (f *file) clashes(servers []Server) {
 	flat := map[string]string{}
 	for _, s := range servers {
 		name := Flat(s.Name)
+		if slices.Contains([]string{"search", "aio", "ToolError"}, name) {
+			f.fault("mcpServers: %q is a word of externals itself: rename it", s.Name)
+		}
 		if other, taken := flat[name]; taken {
 			f.fault("mcpServers: %q and %q would both be externals.%s: rename one", other, s.Name, name)
 			continue

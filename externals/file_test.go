@@ -62,6 +62,7 @@ func TestParseFaults(t *testing.T) {
 		`{}`:               {`no "mcpServers"`},
 		`{"mcpServers": {}, "globalShortcut": 1}`:                            {`unknown key "globalShortcut"`},
 		`{"mcpServers": {"a-b": {"command": "x"}, "a_b": {"command": "x"}}}`: {`"a-b" and "a_b" would both be externals.a_b`},
+		`{"mcpServers": {"search": {"command": "x"}}}`:                       {`"search" is a word of externals itself`},
 		`{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}`:     {`mcpServers has "a" twice`},
 		`{"mcpServers": {"a": {"comand": "x"}, "b": {}, "c": {"command": "x", "url": "http://x"},
 			"d": {"command": "x", "headers": {"A": "b"}}, "e": {"url": "ftp://s3cret"}, "f": {"command": "${NOPE}", "args": [1], "env": {"A": "${TOKEN"}},
@@ -91,7 +92,7 @@ func TestParseFaults(t *testing.T) {
 
 func TestFlat(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]string{"search-issues": "search_issues", "a.b/c d": "a_b_c_d", "2fa": "_2fa", "import": "import_", "ok": "ok", "é": "_", "": "_"} {
+	for name, want := range map[string]string{"search-issues": "search_issues", "a.b/c d": "a_b_c_d", "2fa": "n2fa", "import": "import_", "ok": "ok", "é": "_", "": "n"} {
 		if got := Flat(name); got != want {
 			t.Errorf("%q is %q, want %q", name, got, want)
 		}

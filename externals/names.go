@@ -7,7 +7,7 @@ import (
 )
 
 // Flat is a name as Python can write it: what is no letter, digit or underscore
-// becomes an underscore, one is put before a digit, and one after a keyword.
+// becomes an underscore, an n is put before a digit, and an underscore after a keyword.
 func Flat(name string) string {
 	flat := strings.Map(func(r rune) rune {
 		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' {
@@ -16,7 +16,7 @@ func Flat(name string) string {
 		return '_'
 	}, name)
 	if flat == "" || '0' <= flat[0] && flat[0] <= '9' {
-		flat = "_" + flat
+		flat = "n" + flat
 	}
 	for _, k := range keywords {
 		if flat == k {

@@ -42,12 +42,10 @@ func bearing(mark string) (lines []string) {
 type externalReport struct {
 	Result struct {
 		Structured struct {
-			Output struct {
-				Stdout string `json:"stdout"`
-				Error  string `json:"error"`
-			} `json:"output"`
-			Error string         `json:"error"`
-			Calls []reportedCall `json:"calls"`
+			Status string          `json:"status"`
+			State  string          `json:"state"`
+			Output json.RawMessage `json:"output"`
+			Calls  []reportedCall  `json:"calls"`
 		} `json:"structuredContent"`
 		Content []struct{ Text string } `json:"content"`
 		Tools   []struct{ Name, Description string }
@@ -82,7 +80,7 @@ func TestExternalsServed(t *testing.T) {
 	hello := map[string]any{"protocolVersion": "2025-06-18", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "t", "version": "1"}}
 	ask(map[string]any{"jsonrpc": "2.0", "method": "initialize", "params": hello})
 	r := ask(execute(`external other execute_python {"code":"print hi"}`))
-	if r.Result.Structured.Output.Stdout != "hi\n" || len(r.Result.Structured.Calls) != 1 || !r.Result.Structured.Calls[0].OK ||
+	if !strings.Contains(string(r.Result.Structured.Output), `"stdout":"hi\n"`) || len(r.Result.Structured.Calls) != 1 || !r.Result.Structured.Calls[0].OK ||
 		!strings.Contains(r.Result.Content[0].Text, "calls: other.execute_python (ok, ") {
 		t.Errorf("a call: %+v", r)
 	}

@@ -65,17 +65,19 @@ func describeServer(s sandbox.ExternalServer) string {
 	if len(s.Tools) == 0 {
 		return line
 	}
-	line += ": "
+	names := ""
 	for i, name := range s.Tools {
-		if len(line)+len(name) > maxOfServer {
-			return line + fmt.Sprintf("and %d more: externals.search", len(s.Tools)-i)
+		if len(line)+len(names)+len(name) <= maxOfServer {
+			names += ", " + name
+			continue
 		}
-		line += name
-		if i < len(s.Tools)-1 {
-			line += ", "
+		left := fmt.Sprintf("%d tools", len(s.Tools))
+		if i > 0 {
+			left = fmt.Sprintf("%s, and %d more", names[2:], len(s.Tools)-i)
 		}
+		return line + ": " + left + ": externals.search"
 	}
-	return line
+	return line + ": " + names[2:]
 }
 
 // calls tells a person which external calls were made: those of one tool together.
@@ -90,7 +92,7 @@ func calls(all []sandbox.Call) string {
 	for _, c := range all {
 		s := byName[c.Name]
 		if s == nil {
-			s = &sum{name: c.Name}
+			s = &sum{name: inLine(c.Name)}
 			byName[c.Name] = s
 			sums = append(sums, s)
 		}

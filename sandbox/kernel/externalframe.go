@@ -56,7 +56,7 @@ func decodeExternal(payload []byte) (externalHead, []byte, error) {
 		ok = len(data) == 0
 	}
 	if !ok {
-		return h, nil, fmt.Errorf("%w: external: no such %q", errFrame, clip(h.Op))
+		return h, nil, fmt.Errorf("%w: external: not the form of a %q", errFrame, clip(h.Op))
 	}
 	return h, data, nil
 }

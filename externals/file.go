@@ -184,7 +184,7 @@ func (f *file) server(name string, data json.RawMessage) (s Server, on bool) {
 				s.Dir = filepath.Join(f.dir, s.Dir)
 			}
 		case "url":
-			s.URL = f.text(at, m.value, &s, false)
+			s.URL = f.text(at, m.value, &s, true)
 		case "headers":
 			s.Headers = f.named(at, m.value, &s, func(string, string) bool { return true })
 		case "type", "transport":

@@ -15,7 +15,7 @@ func TestParse(t *testing.T) {
 	t.Parallel()
 	const text = `{
 	"mcpServers": {
-		"github": {"command": "npx", "args": ["-y", "server-github", "--key=abcdefgh"], "env": {"GITHUB_TOKEN": "${TOKEN}", "LEVEL": "${LEVEL:-info}", "E": "x${EMPTY:-y}${EMPTY}z"},
+		"github": {"command": "npx", "args": ["-y", "server-github", "--key=abcdefgh", "${HOME}/notes", "${TOKEN}"], "env": {"GITHUB_TOKEN": "${TOKEN}", "LEVEL": "${LEVEL:-info}", "E": "x${EMPTY:-y}${EMPTY}z"},
 			"tools": {"allow": ["get_*", "search_*"], "deny": ["search_code"]}, "description": "Issues\nand code"},
 		"my-files": {"command": "./files", "cwd": "sub", "allowDestructive": true},
 		"web": {"url": "https://u:hunter22@example.com/mcp?k=querykey", "headers": {"Authorization": "Bearer ${TOKEN}"}, "type": "sse"},
@@ -47,8 +47,10 @@ func TestParse(t *testing.T) {
 				t.Errorf("%s is no secret of %s: %q", s, c.server.Name, c.server.secrets)
 			}
 		}
-		if slices.Contains(c.server.secrets, "info") {
-			t.Errorf("a default is a secret: %q", c.server.secrets)
+		for _, s := range c.server.secrets {
+			if s == "info" || strings.Contains(s, "/home/u") {
+				t.Errorf("%s is a secret of %s", s, c.server.Name)
+			}
 		}
 	}
 }

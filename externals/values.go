@@ -7,18 +7,20 @@ import (
 	"unicode"
 )
 
-// text reads a string and expands its variables. What it says with a variable's
-// help is a secret, and, if secret says so, what it says without.
-func (f *file) text(at string, data json.RawMessage, s *Server, secret bool) string {
+// text reads a string and expands its variables. carries says that it stands where
+// secrets are usually given: what a variable puts in there is one, unless it plainly is
+// none.
+func (f *file) text(at string, data json.RawMessage, s *Server, carries bool) string {
 	var raw *string
 	if json.Unmarshal(data, &raw) != nil || raw == nil {
 		f.fault("%s must be a string", at)
 		return ""
 	}
 	text, used := f.expand(at, *raw)
-	s.secrets = append(s.secrets, used...)
-	if secret || len(used) > 0 {
-		s.secrets = append(s.secrets, text)
+	for _, u := range used {
+		if secretVariable(u.name, u.value) || carries && !strings.HasPrefix(u.value, "/") && !plainVariable.MatchString(u.name) {
+			s.secrets = append(s.secrets, u.value)
+		}
 	}
 	return text
 }
@@ -49,7 +51,7 @@ func (f *file) named(at string, data json.RawMessage, s *Server, secret func(nam
 	values := map[string]string{}
 	for _, m := range all {
 		here := at + "." + m.key
-		value := f.text(here, m.value, s, false)
+		value := f.text(here, m.value, s, true)
 		if secret(m.key, value) {
 			s.secrets = append(s.secrets, value)
 		}
@@ -72,9 +74,16 @@ var variable = regexp.MustCompile(`\$\{([^}:]*)(:-([^}]*))?([^}]*)\}?`)
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
+// plainVariable are variables that hold no secret, and whose values are found in much
+// that is none.
+var plainVariable = regexp.MustCompile(`^(HOME|PATH|PWD|USER|USERNAME|LOGNAME|SHELL|TMPDIR|LANG|LANGUAGE|TZ|TERM|HOSTNAME|EDITOR|LC_.*|XDG_.*)$`)
+
+// setting is a variable's name and value.
+type setting struct{ name, value string }
+
 // expand puts in the values of variables, and returns those that the environment
 // gave. As in a shell, a default stands for a variable that is empty too.
-func (f *file) expand(at, text string) (expanded string, used []string) {
+func (f *file) expand(at, text string) (expanded string, used []setting) {
 	expanded = variable.ReplaceAllStringFunc(text, func(found string) string {
 		m := variable.FindStringSubmatch(found)
 		name, hasDefault, other := m[1], m[2] != "", m[3]
@@ -90,7 +99,7 @@ func (f *file) expand(at, text string) (expanded string, used []string) {
 			f.fault("%s: the variable %s is not set, and ${%s} has no default: set it, or write ${%s:-…}", at, name, name, name)
 			return ""
 		}
-		used = append(used, value)
+		used = append(used, setting{name, value})
 		return value
 	})
 	return expanded, used

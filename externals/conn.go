@@ -129,7 +129,7 @@ func (u *upstream) dialPipe(ctx context.Context, old bool) (*conn, error) {
 func (u *upstream) shake(ctx context.Context, l link, old bool) (_ *conn, err error) {
 	options := []client.ClientOption{client.WithDiscoverTimeout(probe)}
 	if old {
-		options = append(options, client.WithLegacyProtocolOnly())
+		options = append(options, client.WithProtocolVersion(mcp.LATEST_LEGACY_PROTOCOL_VERSION))
 	}
 	c := &conn{client: client.NewClient(l, options...), link: l}
 	life, cancel := context.WithCancel(u.life)

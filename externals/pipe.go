@@ -17,8 +17,9 @@ import (
 var _ transport.Interface = (*pipe)(nil)
 
 const (
-	leave   = time.Second // a child has this long to end by itself after its input has
-	answers = 64          // answers to the server's own requests that wait to be written
+	leave   = 500 * time.Millisecond // a child has this long to end by itself after its input has
+	settle  = time.Second            // and this long to be seen to end after its output has
+	answers = 64                     // answers to the server's own requests that wait to be written
 )
 
 // pipe is the stdio transport. mcp-go's own has no limit for a line, waits without
@@ -140,7 +141,7 @@ func (p *pipe) ended() error {
 			return fmt.Errorf("it has ended: %w", err)
 		}
 		return errors.New("it has ended")
-	case <-time.After(leave):
+	case <-time.After(settle):
 		return errors.New("it has closed its output")
 	case <-p.done:
 		return p.err

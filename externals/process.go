@@ -19,7 +19,8 @@ type Starter func(Command) (Process, error)
 type Process interface {
 	Stdin() io.WriteCloser
 	Stdout() io.ReadCloser
-	// Kill ends it and all that it has started.
+	// Kill ends it and all that it has started, which it may ask to end first for
+	// a moment.
 	Kill()
 	// Wait returns when all of that is gone, and says how the child ended; nil
 	// is exit code 0. It may be called more than once.

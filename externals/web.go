@@ -3,7 +3,6 @@ package externals
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"net"
@@ -104,13 +103,4 @@ func (b *cappedBody) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	return n, err
-}
-
-// origin is an address without what may be secret in it, for the log.
-func origin(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return "?"
-	}
-	return fmt.Sprintf("%s://%s", u.Scheme, u.Host)
 }

@@ -22,8 +22,10 @@ import (
 // have ended, however that was.
 const beUpstreamVerb = "be-upstream"
 
-// keeperTime is how long the keeper may take for that.
-const keeperTime = 3 * time.Second
+const (
+	keeperGrace = 500 * time.Millisecond // a server has this long to end when it is asked to
+	keeperTime  = 3 * time.Second        // for what is then killed to be gone
+)
 
 // lifelineFD is the keeper's end of a pipe whose other end we hold.
 const lifelineFD = 3
@@ -132,7 +134,7 @@ func (k *kept) Kill() {
 		_ = k.life.Close()
 		select {
 		case <-k.gone:
-		case <-time.After(keeperTime + time.Second):
+		case <-time.After(keeperGrace + keeperTime + time.Second):
 			_ = k.cmd.Process.Kill()
 		}
 	})
@@ -181,7 +183,13 @@ func beUpstream(argv []string, stderr io.Writer) int {
 	code := 0
 	select {
 	case code = <-ended:
-	case <-let:
+	case <-let: // some have to clean up elsewhere, such as a container
+		_ = syscall.Kill(-pid, syscall.SIGTERM)
+		select {
+		case <-none:
+			return code
+		case <-time.After(keeperGrace):
+		}
 	}
 	for limit := time.Now().Add(keeperTime); time.Now().Before(limit); {
 		_ = syscall.Kill(-pid, syscall.SIGKILL) // the group, while there is one

@@ -47,6 +47,10 @@ type Request struct {
 	Inputs  map[string]any // bound as a dict named inputs; nil leaves the name alone
 	Timeout time.Duration  // limit for the code itself; 0 = DefaultTimeout
 	Backend string         // where it is to run, for Backends alone; "" = where the session does, or its default
+	// Externals are the tools that the code may call, bound as externals; nil = none.
+	// A backend that can't carry the calls refuses with errors.ErrUnsupported.
+	Externals       Externals
+	ExternalsLimits ExternalsLimits // of this call; the zero value has defaults
 	// Progress receives output while code runs, in pieces, from one goroutine
 	// at a time, never after Run has returned. It must not block for long: the
 	// guest waits for it. nil = none.

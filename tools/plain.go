@@ -112,25 +112,17 @@ func fate(r sandbox.Result) string {
 func files(all []sandbox.File) string {
 	var names []string
 	for _, f := range all {
-		name := f.Path
-		if strings.ContainsFunc(name, unicode.IsControl) { // a name must not look like more lines of the result
-			name = strconv.Quote(name)
-		}
-		names = append(names, fmt.Sprintf("%s (%d bytes)", name, f.Size))
+		names = append(names, fmt.Sprintf("%s (%d bytes)", inLine(f.Path), f.Size))
 	}
 	return few(names)
 }
 
-func calls(all []sandbox.Call) string {
-	var names []string
-	for _, c := range all {
-		how := "ok"
-		if !c.OK {
-			how = "failed"
-		}
-		names = append(names, fmt.Sprintf("%s (%s, %.3f s)", c.Name, how, c.Duration.Seconds()))
+// inLine keeps a name from looking like more lines of the result.
+func inLine(name string) string {
+	if strings.ContainsFunc(name, unicode.IsControl) {
+		return strconv.Quote(name)
 	}
-	return few(names)
+	return name
 }
 
 func few(names []string) string {

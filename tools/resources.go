@@ -50,6 +50,7 @@ func (t *Tools) hooks() *server.Hooks {
 	h.AddBeforeReadResource(func(_ context.Context, _ any, req *mcp.ReadResourceRequest) {
 		req.Params.URI = escape(req.Params.URI)
 	})
+	t.offerExternals(h)
 	return h
 }
 

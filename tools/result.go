@@ -177,7 +177,10 @@ func structured(r sandbox.Result, session string) report {
 	for _, f := range r.Files {
 		s.Files = append(s.Files, reportedFile{f.Path, f.Size})
 	}
-	for _, c := range r.Calls {
+	if n := len(r.Calls) - maxCalls; n > 0 {
+		s.Notes = append(s.Notes, fmt.Sprintf("%d more external calls are not listed", n))
+	}
+	for _, c := range r.Calls[:min(len(r.Calls), maxCalls)] {
 		s.Calls = append(s.Calls, reportedCall{c.Name, seconds(c.Duration), c.OK})
 	}
 	return s

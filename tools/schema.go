@@ -75,7 +75,7 @@ func describe(cfg Config) ([]mcp.Tool, error) {
 			return nil, err
 		}
 		// A remote one's network is the cluster's.
-		open := d.name == executePython && (len(cfg.Network) > 0 || slices.Contains(cfg.Backends, sandbox.BackendWorkload))
+		open := d.name == executePython && (len(cfg.Network) > 0 || cfg.Externals != nil || slices.Contains(cfg.Backends, sandbox.BackendWorkload))
 		defs = append(defs, mcp.Tool{
 			Name: d.name, Title: d.title,
 			Description:    strings.TrimSpace(fill.Replace(text)),

@@ -37,8 +37,12 @@ type Config struct {
 	Commands   []string                             // those of Allow that can run, for the description; nil = all
 	Backends   []string                             // where Python runs, the default first; two = execute_python takes the choice; nil = the local one
 	Remote     Remote                               // what the workload backend is, for the description
+	Externals  sandbox.Externals                    // tools that code may call; nil = none
+	Learn      func(context.Context)                // finds out, until its context ends, which they are; nil = they are known
 	Version    string                               // of the server, as it introduces itself; "" = "dev"
 	Log        *slog.Logger                         // nil = none
+
+	ExternalsLimits sandbox.ExternalsLimits // of one call
 
 	Instruments *sandbox.Instruments // measure each call of code or commands; nil = nothing does
 	Record      func(sandbox.Record) // is given each call that has ended, refused ones too; must not block; nil = nobody keeps any
@@ -88,6 +92,9 @@ func (c Config) resolve() (Config, error) {
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Learn == nil {
+		c.Learn = func(context.Context) {}
 	}
 	if c.Record == nil {
 		c.Record = func(sandbox.Record) {}
@@ -273,6 +280,7 @@ func (t *Tools) executePython(ctx context.Context, req mcp.CallToolRequest, raw 
 	a := newArguments(raw, known...)
 	r := sandbox.Request{
 		Code: a.code(), Inputs: a.inputs(), Timeout: a.timeout(t.cfg.Timeout, t.cfg.MaxTimeout), Backend: a.backend(t.cfg.Backends),
+		Externals: t.cfg.Externals, ExternalsLimits: t.cfg.ExternalsLimits,
 	}
 	id := a.sessionID()
 	backend := t.python(r.Backend)

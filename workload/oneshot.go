@@ -114,6 +114,9 @@ func (w *Workload) variables(req sandbox.Request) (vars []envVar, nonce string, 
 	if err := req.Check(); err != nil {
 		return nil, "", err
 	}
+	if req.Externals != nil {
+		return nil, "", fmt.Errorf("where each call has a container of its own, its code can't call external tools: %w", errors.ErrUnsupported)
+	}
 	packed, err := compress([]byte(req.Code))
 	if err != nil {
 		return nil, "", errInfra(false, err)

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -42,5 +43,14 @@ func TestOneShotTimeout(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		t.Logf("%v for a limit of 1s: %s", time.Since(start), r.Error)
+	}
+}
+
+// External tools are refused before there is any container.
+func TestOneShotHasNoExternals(t *testing.T) {
+	b := emulated(t, nil)
+	_, err := b.open().Run(t.Context(), sandbox.Request{Code: "1", Externals: sandbox.Functions{}})
+	if !errors.Is(err, errors.ErrUnsupported) {
+		t.Error(err)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"mcp-sandbox/externals"
 )
 
 // envPrefix begins the name of every variable that stands for a flag.
@@ -17,7 +19,7 @@ const envPrefix = "MCP_SANDBOX_"
 // misspelt would silently not hold. What Kubernetes sets for a service of our
 // name, and what our tests use, is no mistake.
 func checkEnvironment(environ []string, root *kong.Node) error {
-	known := []string{envPrefix + "REQUIRE", envPrefix + "PROVE", envPrefix + "MOUNT", envPrefix + "ENV"}
+	known := []string{envPrefix + "REQUIRE", envPrefix + "PROVE", envPrefix + "MOUNT", envPrefix + "ENV", externals.DepthVariable}
 	_ = kong.Visit(root, func(n kong.Visitable, next kong.Next) error {
 		if f, ok := n.(*kong.Flag); ok {
 			known = append(known, f.Envs...)

@@ -53,14 +53,19 @@ func (p program) exec(ctx context.Context, c cli) int {
 		return p.fail(exitFailed, err)
 	}
 	f.warn(log, l)
+	others, err := f.externalsFlags.open(f.remoteFlags, log)
+	if err != nil {
+		return p.fail(exitUsage, errors.Join(err, l.close()))
+	}
+	l.with(others)
 	sessions, err := sandbox.NewSessions(sandbox.SessionsConfig{Sandbox: l, Log: log})
 	if err != nil {
 		return p.fail(exitFailed, errors.Join(err, l.close()))
 	}
 	who := hostCaller("exec")
-	answer, exit, err := f.call(ctx, tools.Config{
-		Sessions: sessions, Caller: who, Timeout: f.Timeout, MaxTimeout: f.MaxTimeout, Allow: local.allow, Log: log,
-	}, code)
+	kit := tools.Config{Sessions: sessions, Caller: who, Timeout: f.Timeout, MaxTimeout: f.MaxTimeout, Allow: local.allow, Log: log}
+	f.offer(others, &kit)
+	answer, exit, err := f.call(ctx, kit, code)
 	if err == nil {
 		err = p.show(answer, f.Out)
 	}

@@ -158,6 +158,16 @@ func (f *fakePython) run(ctx context.Context, _ string, n int, req sandbox.Reque
 		c := f.cfg
 		res.Stdout = fmt.Sprintf("python=%s mounts=%v memory=%d tasks=%d disk=%d env=%q workspace=%s readonly=%v outputs=%d apart=%v warm=%d preload=%v\n",
 			c.Python, c.Mount, c.Memory, c.MaxTasks, c.MaxDisk, c.Env, c.workspace, c.readOnly, c.MaxOutput, c.apart, c.Warm, c.Preload)
+	case "external": // SERVER TOOL JSON
+		words := strings.SplitN(rest, " ", 3)
+		begin := time.Now()
+		r, err := req.Externals.Call(ctx, words[0], words[1], json.RawMessage(words[2]))
+		res.Calls = []sandbox.Call{{Name: words[0] + "." + words[1], Duration: time.Since(begin), OK: err == nil}}
+		if err != nil {
+			res.Status, res.ExitCode, res.Error = sandbox.StatusError, 1, err.Error()
+			break
+		}
+		res.Output = r.Value
 	case "checkpoint":
 		res.Stdout = f.cfg.checkpoint + "\n"
 	case "raise":

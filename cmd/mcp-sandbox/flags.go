@@ -63,6 +63,8 @@ type serveFlags struct {
 	httpFlags    `embed:""`
 	observeFlags `embed:""`
 
+	externalsFlags `embed:""`
+
 	callerTokenFlag `embed:""`
 
 	Transport     string        `default:"stdio" help:"How clients connect: stdio, or http, which serves streamable HTTP and SSE (${default}; sse means http)."`
@@ -82,6 +84,8 @@ type execFlags struct {
 	callFlags    `embed:""`
 	commandFlags `embed:""`
 	remoteFlags  `embed:""`
+
+	externalsFlags `embed:""`
 
 	Code string `arg:"" optional:"" help:"Python source; - reads it from standard input."`
 	CLI  bool   `name:"cli" env:"-" help:"It is no Python but a command line, to be run through execute_cli."`
@@ -145,7 +149,7 @@ func (c *cli) check(command string) error {
 	}
 	switch command {
 	case "exec":
-		return errors.Join(c.Exec.wallFlags.check(), c.Exec.packageFlags.check(), c.Exec.callFlags.check(), c.Exec.commandFlags.check(), c.Exec.remoteFlags.check(), c.Exec.check())
+		return errors.Join(c.Exec.wallFlags.check(), c.Exec.packageFlags.check(), c.Exec.callFlags.check(), c.Exec.commandFlags.check(), c.Exec.remoteFlags.check(), c.Exec.externalsFlags.check(), c.Exec.check())
 	case "doctor":
 		return errors.Join(c.Doctor.wallFlags.check(), c.Doctor.packageFlags.check(), c.Doctor.warmFlags.check(), c.Doctor.commandFlags.check(), c.Doctor.remoteFlags.check())
 	case "version":
@@ -153,7 +157,7 @@ func (c *cli) check(command string) error {
 	case "workload-emulator":
 		return c.WorkloadEmulator.check()
 	default:
-		return errors.Join(c.Serve.wallFlags.check(), c.Serve.packageFlags.check(), c.Serve.warmFlags.check(), c.Serve.callFlags.check(), c.Serve.commandFlags.check(), c.Serve.remoteFlags.check(), c.Serve.check())
+		return errors.Join(c.Serve.wallFlags.check(), c.Serve.packageFlags.check(), c.Serve.warmFlags.check(), c.Serve.callFlags.check(), c.Serve.commandFlags.check(), c.Serve.remoteFlags.check(), c.Serve.externalsFlags.check(), c.Serve.check())
 	}
 }
 

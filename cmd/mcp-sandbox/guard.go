@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"go.opentelemetry.io/otel/propagation"
 
+	"mcp-sandbox/externals"
 	"mcp-sandbox/workload"
 )
 
@@ -107,7 +109,14 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if token := r.Header.Get(remoteTokenHeader); g.callers && token != "" {
 		ctx = workload.WithToken(ctx, token)
 	}
-	r.Header.Del(remoteTokenHeader)        // nobody else has a use for it
+	r.Header.Del(remoteTokenHeader)                        // nobody else has a use for it
+	if v := r.Header.Get(externals.DepthHeader); v != "" { // asked by another of our kind; what is malformed counts too
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 1 {
+			n = 1
+		}
+		ctx = externals.WithDepth(ctx, n)
+	}
 	if r.Header.Get("Traceparent") != "" { // calls are spans of the caller's trace; what is malformed is ignored
 		ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(r.Header))
 	}

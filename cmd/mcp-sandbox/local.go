@@ -18,13 +18,16 @@ import (
 const beChildVerb = "be-child"
 
 // within is this binary as a part of a wall: a command that it is by its name, or
-// the re-exec. ok is false for the product itself.
+// the re-exec; or the keeper of an external server. ok is false for the product itself.
 func within(argv []string, stdin io.Reader, stdout, stderr io.Writer) (code int, ok bool) {
 	if code, ok := srt.Applet(argv, os.Environ(), stdin, stdout, stderr); ok {
 		return code, true
 	}
 	if len(argv) > 1 && argv[1] == beChildVerb {
 		return srt.BeChild(argv[2:]), true
+	}
+	if len(argv) > 1 && argv[1] == beUpstreamVerb {
+		return beUpstream(argv[2:], stderr), true
 	}
 	return 0, false
 }
@@ -46,7 +49,7 @@ type localConfig struct {
 }
 
 // config is what the wall is told.
-func (cfg localConfig) config() srt.Config {
+func (cfg localConfig) config() (srt.Config, error) {
 	c := srt.Config{
 		Wall: cfg.Wall, Python: cfg.Python, Workspace: cfg.workspace, WorkspaceReadOnly: cfg.readOnly, WorkspaceApart: cfg.apart,
 		StateDir: cfg.stateDir, Limits: cfg.limits(), Commands: cfg.allow, Log: cfg.log,
@@ -55,7 +58,7 @@ func (cfg localConfig) config() srt.Config {
 	}
 	var err error
 	if c.Network, err = cfg.network(); err != nil {
-		return nil, err
+		return c, err
 	}
 	for _, m := range cfg.Mount {
 		c.Mounts = append(c.Mounts, srt.Mount{Host: m.host, Guest: m.guest, Writable: m.writable})
@@ -69,11 +72,15 @@ func (cfg localConfig) config() srt.Config {
 			c.PythonEnv = append(c.PythonEnv, name+"="+v)
 		}
 	}
-	return c
+	return c, nil
 }
 
 func openLocal(ctx context.Context, cfg localConfig) (*local, error) {
-	l, err := srt.New(ctx, cfg.config())
+	c, err := cfg.config()
+	if err != nil {
+		return nil, err
+	}
+	l, err := srt.New(ctx, c)
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ func TestOneShotConformance(t *testing.T) {
 	sandboxtest.Run(t, open, sandboxtest.Abilities{Limits: has, Stateless: true, Lacks: map[sandboxtest.Ability]string{
 		sandboxtest.Commands:    "commands run on this machine",
 		sandboxtest.Hibernation: "there is nothing to keep",
+		sandboxtest.Externals:   "nobody answers a container that runs one call",
 		sandboxtest.Streaming:   "output comes with the result",
 		sandboxtest.TaskLimit:   "the cluster limits tasks, and has no way to be asked for it",
 	}})

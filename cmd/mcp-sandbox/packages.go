@@ -65,7 +65,11 @@ func makeEnvironment(ctx context.Context, cfg localConfig) (string, error) {
 	if cfg.DangerouslyBuildPackages {
 		cfg.log.Warn("packages may run their code outside the wall when they are installed", "by", "--dangerously-build-packages")
 	}
-	return srt.MakeEnvironment(ctx, cfg.config(), srt.Environment{
+	c, err := cfg.config()
+	if err != nil {
+		return "", err
+	}
+	return srt.MakeEnvironment(ctx, c, srt.Environment{
 		Requirements: cfg.Requirements, Cache: cache, Variables: os.Environ(), DangerouslyBuild: cfg.DangerouslyBuildPackages,
 		Progress: func(line string) { cfg.told.Info("packages: " + line) },
 	})

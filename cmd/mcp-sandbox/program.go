@@ -10,6 +10,7 @@ import (
 
 	"github.com/lmittmann/tint"
 
+	"mcp-sandbox/externals"
 	"mcp-sandbox/sandbox"
 	"mcp-sandbox/srt"
 	"mcp-sandbox/tools"
@@ -50,6 +51,7 @@ type local struct {
 	remedy   string                                                     // against that; "" = none
 	backends []string                                                   // where Python runs, the default first; nil = here alone
 	remote   tools.Remote                                               // what it is that is not here
+	others   *externals.Client                                          // whose tools code may call; nil = nobody's
 }
 
 func (p program) run(ctx context.Context, args []string) int {

@@ -51,6 +51,11 @@ func (p program) serve(ctx context.Context, c cli) int {
 		return p.fail(exitFailed, err)
 	}
 	f.warn(log, l)
+	others, err := f.externalsFlags.open(f.remoteFlags, log)
+	if err != nil {
+		return p.fail(exitUsage, errors.Join(err, l.close()))
+	}
+	l.with(others)
 	save, limit := f.limits()
 	sessions, err := sandbox.NewSessions(sandbox.SessionsConfig{
 		Sandbox: l.Sandbox, Idle: f.SessionIdle, MaxAge: f.SessionMaxAge,
@@ -61,6 +66,7 @@ func (p program) serve(ctx context.Context, c cli) int {
 		return p.fail(exitFailed, errors.Join(err, l.close()))
 	}
 	kit := f.tools(l, allow, sessions, door, log)
+	f.offer(others, &kit)
 	err = observers.join(&kit, sessions)
 	t, faulty := tools.New(kit)
 	if err = errors.Join(err, faulty); err != nil {
@@ -170,7 +176,9 @@ func (p program) end(s transport, sessions *sandbox.Sessions, l *local, log *slo
 	ctx, cancel := context.WithTimeoutCause(context.Background(), limit, errors.New("closing took too long"))
 	defer cancel()
 	closed := make(chan error, 1)
-	go func() { closed <- errors.Join(sessions.Close(), s.finish(ctx), l.close()) }()
+	others := make(chan error, 1)
+	go func() { others <- closeExternals(l.others) }() // who waits for one of them is not waited for
+	go func() { closed <- errors.Join(sessions.Close(), s.finish(ctx), l.close(), <-others) }()
 	var err error
 	select {
 	case err = <-closed:

@@ -65,6 +65,7 @@ type Client struct {
 	heir    bool     // a standby is taking over
 	told    []string // what it says that it could not bring along
 	revived *revived // it has taken over, and no result has said so
+	cells   uint64   // calls that might call external tools
 }
 
 // call is one request under way.
@@ -76,6 +77,8 @@ type call struct {
 
 	gallery  gallery   // guarded by the client's mu until the outcome is there
 	transfer *transfer // guarded by the client's mu; nil = none belongs to it
+
+	externals *externals // nil = it may call none
 }
 
 // outcome is how a call ended: by a reply, or by the worker's death.
@@ -178,6 +181,8 @@ func (c *Client) take(kind byte, payload []byte) error {
 		return c.takeDisplay(kind, payload)
 	case kindData, kindRewind, kindPull, kindName:
 		return c.takeTransfer(kind, payload)
+	case kindExternal:
+		return c.takeExternal(payload)
 	}
 	return fmt.Errorf("%w: unknown kind %q", errFrame, kind)
 }

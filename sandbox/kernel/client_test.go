@@ -348,7 +348,7 @@ func TestCloseDuringRun(t *testing.T) {
 }
 
 func TestInputsAreBoundedAndExact(t *testing.T) {
-	payload, err := encodeRun("1", sandbox.Request{Code: "<&>", Inputs: map[string]any{"n": json.Number("123456789012345678901234567890"), "t": "<a>&"}})
+	payload, err := encodeRun("1", sandbox.Request{Code: "<&>", Inputs: map[string]any{"n": json.Number("123456789012345678901234567890"), "t": "<a>&"}}, nil)
 	if err != nil || !strings.Contains(string(payload), `"t":"<a>&"`) || !strings.Contains(string(payload), `"n":123456789012345678901234567890`) || !strings.Contains(string(payload), "<&>") {
 		t.Errorf("%s, %v", payload, err)
 	}
@@ -357,7 +357,7 @@ func TestInputsAreBoundedAndExact(t *testing.T) {
 		"no JSON":   {"x": func() {}},
 	} {
 		var refused *sandbox.Error
-		if _, err := encodeRun("1", sandbox.Request{Inputs: inputs}); !errors.As(err, &refused) || refused.Status != sandbox.StatusInvalid {
+		if _, err := encodeRun("1", sandbox.Request{Inputs: inputs}, nil); !errors.As(err, &refused) || refused.Status != sandbox.StatusInvalid {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -160,7 +160,7 @@ func decodeEvent(payload []byte) (event, error) {
 
 // encodeRun makes the payload of a request. Inputs travel as they came, so
 // that numbers stay exact.
-func encodeRun(id string, req sandbox.Request) ([]byte, error) {
+func encodeRun(id string, req sandbox.Request, ext *externals) ([]byte, error) {
 	m := map[string]any{"op": "run", "id": id, "code": req.Code}
 	if req.Inputs != nil {
 		inputs, err := marshal(req.Inputs)
@@ -171,6 +171,9 @@ func encodeRun(id string, req sandbox.Request) ([]byte, error) {
 			return nil, sandbox.Invalid("inputs are %d bytes as JSON; at most %d are allowed: put data into a file of the workspace", len(inputs), sandbox.MaxInputs)
 		}
 		m["inputs"] = json.RawMessage(inputs)
+	}
+	if offer := ext.offer(); offer != nil {
+		m["externals"] = offer
 	}
 	return marshal(m)
 }

@@ -22,6 +22,8 @@ const (
 	kindRewind     = 'B' // worker → server: so many of them hold
 	kindPull       = 'P' // worker → server: send more of them
 	kindName       = 'N' // worker → server: the name that is saved or loaded next
+	kindExternal   = 'X' // worker → server: of a call of an external tool
+	kindAnswer     = 'x' // server → worker: its answer
 )
 
 // Bounds of a payload in bytes, by the frame's kind.
@@ -66,6 +68,8 @@ func readFrame(r *bufio.Reader) (kind byte, payload []byte, err error) {
 			return 8
 		case kindName:
 			return maxName
+		case kindExternal:
+			return maxExternalFrame
 		}
 		return MaxFrame
 	})

@@ -13,7 +13,8 @@
 //
 // A frame is a kind (one byte), a length (four bytes, big-endian) and that much
 // JSON. R goes to the worker, C to the supervisor; S comes from the supervisor,
-// W from the worker. V and v carry what code shows, ahead of the reply. D, B and P carry a snapshot of the variables, which no one
+// W from the worker. V and v carry what code shows, ahead of the reply.
+// X and x carry calls of external tools and their answers, see externals.go. D, B and P carry a snapshot of the variables, which no one
 // but the interpreter reads, see [Client.Save]. Where main.py is started with --held 1, no worker is made
 // before one byte, Go, has come ahead of the first frame.
 package kernel

@@ -41,14 +41,19 @@ func (c *Client) Run(ctx context.Context, req sandbox.Request) (sandbox.Result, 
 		return sandbox.Result{}, err
 	}
 	id := uuid.NewString()
-	payload, err := encodeRun(id, req)
+	ext, err := newExternals(ctx, c, req)
+	if err != nil {
+		return sandbox.Result{}, err
+	}
+	defer ext.close()
+	payload, err := encodeRun(id, req, ext)
 	if err != nil {
 		return sandbox.Result{}, err
 	}
 	if c.cfg.OOM != nil {
 		c.cfg.OOM() // what was killed before is not this call's
 	}
-	k := c.begin(id)
+	k := c.begin(id, ext)
 	res := sandbox.Result{Code: req.Code, Provisioning: time.Since(start)}
 	if c.cfg.Output != nil {
 		if n := c.cfg.Output.Begin(req.Progress); n > 0 {
@@ -63,6 +68,7 @@ func (c *Client) Run(ctx context.Context, req sandbox.Request) (sandbox.Result, 
 	r.history, res.Displays = k.history, k.gallery.displays
 	c.mu.Unlock()
 	res.Duration = time.Since(sent)
+	ext.report(&res)
 	if c.cfg.Output != nil {
 		c.cfg.Output.End(&res)
 	}
@@ -90,11 +96,11 @@ type history struct {
 }
 
 // begin registers a call, so that an answer to it is accepted.
-func (c *Client) begin(id string) *call {
+func (c *Client) begin(id string, ext *externals) *call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h := history{fresh: c.fresh, between: c.between, revived: c.revived}
-	k := &call{id: id, outcome: make(chan outcome, 1), stops: make(chan StopReason, 1), history: h}
+	k := &call{id: id, outcome: make(chan outcome, 1), stops: make(chan StopReason, 1), history: h, externals: ext}
 	c.call = k
 	c.between, c.revived, c.fresh = nil, nil, false
 	c.ran++
@@ -140,6 +146,7 @@ type runner struct {
 // next one, or is broken.
 func (r *runner) wait(ctx context.Context) {
 	r.await(ctx)
+	r.call.externals.close()
 	died := r.out.died
 	if r.broken == nil && (died != nil && died.Standby || died == nil && r.killed) {
 		r.heir, r.broken = r.c.awaitHeir()
@@ -167,6 +174,7 @@ func (r *runner) await(ctx context.Context) {
 // call has started; the end of the interpreter.
 func (r *runner) stop(why StopReason) {
 	r.why = &why
+	r.call.externals.stop()
 	if !why.Kill {
 		for _, op := range []string{"interrupt", "escalate"} {
 			if r.c.tell(op) == nil && r.within(r.grace) {

@@ -160,7 +160,7 @@ func (t *transfer) outcome(ctx context.Context, r *runner) (*reply, error) {
 }
 
 func (c *Client) beginTransfer(id string, t *transfer) *call {
-	k := c.begin(id)
+	k := c.begin(id, nil)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k.transfer = t

@@ -19,6 +19,7 @@ const (
 	Streaming   Ability = "streaming"    // Progress shows output while code runs
 	Commands    Ability = "commands"     // sessions are CommandRunners, offering at least coreutils, find, grep and tar
 	Hibernation Ability = "hibernation"  // sessions are Hibernators
+	Externals   Ability = "externals"    // code may call Request.Externals
 	Tracing     Ability = "tracing"      // /proc shows the session's processes from inside
 )
 

@@ -45,6 +45,7 @@ func groups() []group {
 		{name: "session", programs: sessionPrograms()},
 		{name: "hibernation", programs: hibernationPrograms()},
 		{name: "commands", programs: commandPrograms()},
+		{name: "externals", programs: externalPrograms(), parallel: true},
 		{name: "hostile", programs: hostilePrograms()},
 	}
 }

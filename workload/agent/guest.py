@@ -80,10 +80,12 @@ class Guest:
         self.status = None  # of the process, once it has ended
         self.ends = {}  # name -> descriptor of ours
         self.resting = {}  # name of an output -> when to look at it again
+        self.asked = lambda: None  # called before the interpreter gets a request
         self.reset()
 
     def reset(self):
         self.inbox = bytearray()  # what the interpreter has yet to take
+        self.requests = streams.Requests()
         self.received = 0  # bytes of the channel from the client
         self.channel = streams.Channel()
         self.output = {"stdout": streams.Output(), "stderr": streams.Output()}
@@ -165,6 +167,8 @@ class Guest:
         if fresh and "in" in self.ends:
             if len(self.inbox) + len(fresh) > MAX_IN:
                 raise ValueError("the interpreter does not take what it is sent")
+            if self.requests.put(fresh):
+                self.asked()
             self.inbox += fresh
             self.received += len(fresh)
             self.push(select.POLLOUT)

@@ -3,6 +3,8 @@
 KEEP = 128 << 10  # bytes at either end of what was not taken
 PART = 1 << 20  # bytes of the channel in one answer
 REPLY = ord("W")
+EXTERNAL = ord("X")
+REQUEST = ord("R")
 
 
 class Channel:
@@ -13,8 +15,9 @@ class Channel:
         self.base = 0  # offset of data[0]
         self.total = 0
         self.next = 0  # offset of the next header
-        self.reply = False  # what ends there is one
+        self.kind = 0  # of what ends there
         self.replied = 0  # offset behind the last whole reply
+        self.asked = 0  # likewise, behind the last call of an external tool, which waits for the client
 
     def put(self, data):
         """True if a reply is whole by this."""
@@ -22,12 +25,15 @@ class Channel:
         self.total += len(data)
         before = self.replied
         while self.next <= self.total:
-            if self.reply:
-                self.replied, self.reply = self.next, False
+            if self.kind == REPLY:
+                self.replied = self.next
+            elif self.kind == EXTERNAL:
+                self.asked = self.next
+            self.kind = 0
             start = self.next - self.base
             if len(self.data) < start + 5:
                 break
-            self.reply = self.data[start] == REPLY
+            self.kind = self.data[start]
             self.next += 5 + int.from_bytes(self.data[start + 1 : start + 5], "big")
         return self.replied != before
 
@@ -42,6 +48,32 @@ class Channel:
             return b""
         start = offset - self.base
         return bytes(self.data[start : start + PART])
+
+
+class Requests:
+    """Finds the requests in what the client sends, by the frames' headers."""
+
+    def __init__(self):
+        self.head = bytearray()
+        self.left = 0  # bytes of the frame that is under way
+
+    def put(self, data):
+        """Whether the header of a request ends in these bytes."""
+        found, at = False, 0
+        while at < len(data):
+            if self.left:
+                passed = min(self.left, len(data) - at)
+                self.left -= passed
+                at += passed
+                continue
+            taken = data[at : at + 5 - len(self.head)]
+            self.head += taken
+            at += len(taken)
+            if len(self.head) == 5:
+                found = found or self.head[0] == REQUEST
+                self.left = int.from_bytes(self.head[1:], "big")
+                self.head.clear()
+        return found
 
 
 class Output:

@@ -49,6 +49,7 @@ class Talk:
         self.guest = agent.guest
         self.waiting = None
         self.kills = memory.Kills()
+        self.guest.asked = self.begin
 
     def take(self, path, head, data, reply):
         files = self.agent.workspace
@@ -91,9 +92,6 @@ class Talk:
         guest = self.guest
         if whole(head["generation"]) != guest.generation or not guest.generation:
             return reply.fail("generation")
-        if data:
-            self.agent.workspace.open_up()
-            self.kills.begin()
         if not guest.take(whole(head["in"]), data):
             return reply.send({"error": "gap", "in": guest.received})
         waiter = Waiter(reply, head, self.agent.clock())
@@ -104,6 +102,11 @@ class Talk:
         self.dismiss()
         self.waiting = waiter
         reply.connection.gone = self.forget
+
+    def begin(self):
+        """Before a request. Answers to what its code asks of external tools are none."""
+        self.agent.workspace.open_up()
+        self.kills.begin()
 
     def forget(self):
         self.waiting = None
@@ -129,7 +132,7 @@ class Talk:
 
     def ripe(self, waiter, now):
         channel = self.guest.channel
-        if channel.replied > waiter.out or channel.total - waiter.out >= streams.PART or self.guest.ended():
+        if max(channel.replied, channel.asked) > waiter.out or channel.total - waiter.out >= streams.PART or self.guest.ended():
             return True
         if waiter.since is None and self.pending(waiter):
             waiter.since = now

@@ -19,6 +19,9 @@ DATA = ord("D")  # worker -> server, and back: some of them; none at the end
 REWIND = ord("B")  # worker -> server: only so many of them are valid
 PULL = ord("P")  # worker -> server: send more
 NAME = ord("N")  # worker -> server: this one is saved next, loaded or imported; its index as four bytes, and some of the name
+# Of a call of an external tool:
+EXTERNAL = ord("X")  # worker -> server: it is wanted
+ANSWER = ord("x")  # server -> worker: its answer, "cell number total\n" and JSON
 
 
 class Malformed(Exception):

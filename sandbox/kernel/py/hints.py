@@ -16,6 +16,7 @@ FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 SCARCE = {errno.EMFILE, errno.ENFILE}
 ROOMS = "/tmp", "/dev/shm", "."  # that may be full
 FORKS = {"fork", "forkpty", "fork_exec", "_fork_exec", "posix_spawn", "spawnv_passfds"}
+UNOFFERED = ["name '%s' is not defined" % name for name in ("externals", "ToolError")]
 # What people install is not always called what they import.
 INSTALLED_AS = {"cv2": "opencv-python", "sklearn": "scikit-learn", "PIL": "pillow", "yaml": "PyYAML", "bs4": "beautifulsoup4", "dateutil": "python-dateutil"}
 
@@ -33,6 +34,8 @@ def give(error, workdir, signalled=False):
             return "tasks", ""
         if issubclass(kind, ModuleNotFoundError):
             return missing(link.name)
+        if issubclass(kind, NameError) and str(link) in UNOFFERED:
+            return "", "No tools outside the sandbox are configured here."
         if values.name(kind) == "gaierror" or issubclass(kind, OSError) and link.errno in UNREACHABLE:
             return "network", ""
         if issubclass(kind, OSError):

@@ -24,4 +24,6 @@ def understand(worker, payload):
         return request, "code is not a string"
     if not isinstance(request.get("inputs"), (dict, type(None))):
         return request, "inputs is not an object"
+    if not isinstance(request.get("externals"), (dict, type(None))):
+        return request, "externals is not an object"
     return request, ""

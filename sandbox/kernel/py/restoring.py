@@ -108,6 +108,10 @@ class Restoring:
         worker.earlier = int(table["calls"])
         notes += settings.apply(worker, table["settings"])
         builtins = worker.namespace["__builtins__"]
+        try:
+            worker.desk().offer()  # a variable may hold it, or a tool: the next call says whether there are any
+        except Exception:
+            pass  # no descriptors, no memory: such a variable says what it misses
         self.modules()
         self.parts()
         worker.namespace["__builtins__"] = builtins  # cloudpickle puts its own there

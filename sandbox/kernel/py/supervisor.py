@@ -34,7 +34,7 @@ TAKEOVER = 5  # s that a standby may take to be ready
 PARKINGS = 16  # standbys that a worker may name between two requests or replies: it needs three at most
 
 SNAPSHOT = frames.DATA, frames.REWIND, frames.PULL
-TO_SERVER = SNAPSHOT + (frames.WORKER, frames.NAME, frames.DISPLAY, frames.SHOWN)
+TO_SERVER = SNAPSHOT + (frames.WORKER, frames.NAME, frames.DISPLAY, frames.SHOWN, frames.EXTERNAL)
 FROM_WORKER = TO_SERVER + (frames.READY, frames.CHECKPOINT)
 
 VERSION = "%d.%d.%d" % sys.version_info[:3]
@@ -44,7 +44,7 @@ class Supervisor:
     """One for each process; run is called once, and returns only in a forked worker."""
 
     def __init__(self, inlet, outlet, oom, limit, checkpoint):
-        self.inlet = frames.Reader(inlet, limit, (frames.REQUEST, frames.DATA, frames.CONTROL))
+        self.inlet = frames.Reader(inlet, limit, (frames.REQUEST, frames.DATA, frames.ANSWER, frames.CONTROL))
         self.outlet = outlet
         self.oom = oom
         self.limit = limit

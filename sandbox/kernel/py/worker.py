@@ -43,7 +43,7 @@ class Worker:
         # and within the smallest usual limit of open files.
         base = min(sysconf("SC_OPEN_MAX"), 256) - 8
         self.inlet = frames.Reader(
-            dup2(inlet, base + 3, False), self.limit, (frames.REQUEST, frames.INTERRUPT, frames.DATA)
+            dup2(inlet, base + 3, False), self.limit, (frames.REQUEST, frames.INTERRUPT, frames.DATA, frames.ANSWER)
         )
         self.outlet = dup2(outlet, base + 4, False)
         close(inlet)
@@ -67,6 +67,7 @@ class Worker:
         self.notes = []
         self.late_notes = []  # for the next result
         self.identity = ""
+        self.externals = None  # a tools.Desk, from the first call that may use it
         self.forks = forks.Forks()
         self.forks.register(self.in_child)
         self.displays = displays.Displays(self.outlet, lambda note: self.notes.append(note))
@@ -106,7 +107,7 @@ class Worker:
                 close(fd)
             except OSError:
                 pass
-        self.streams.in_child()
+        self.streams.in_child()  # externals looks at the pid by itself
 
     # Between calls
 
@@ -170,6 +171,8 @@ class Worker:
         own = None
         if self.loop is not None:
             self.loop.pid, own = self.pid, self.loop.loop
+        if self.externals is not None:
+            self.externals.revive()
         revival = load("revival")
         told, error = self.interrupts.guard(revival.revive, shared, self.forks, armed=False)
         if own is not None and not revival.is_known_loop(own):
@@ -186,9 +189,10 @@ class Worker:
         """Whether the server interrupted the request that is about to run."""
         found = False
         buffer = self.inlet.buffer
-        while not buffer or buffer[0] == frames.INTERRUPT:
-            if self.inlet.take():
-                found = True
+        while not buffer or buffer[0] in (frames.INTERRUPT, frames.ANSWER):
+            taken = self.inlet.take()
+            if taken:
+                found = found or taken[0] == frames.INTERRUPT  # an answer is one that came too late
             elif not self.poller.poll(0) or not self.inlet.fill():
                 break
         return found
@@ -239,6 +243,9 @@ class Worker:
         except MemoryError:
             self.interrupts.spare = None
             reply = replies.result(self.identity, dict(replies.EXHAUSTED), [], self.limit)
+        finally:
+            if self.externals is not None:
+                self.interrupts.guard(self.externals.channel.end, armed=False)
         self.send(reply)
 
     def run(self, request):
@@ -248,6 +255,8 @@ class Worker:
             self.namespace["inputs"] = request["inputs"]
         modules["__main__"] = self.main
         self.home.ready(code)
+        if request.get("externals") is not None or self.externals is not None:
+            self.offer(request.get("externals"))
         state = self.interrupts
         state.count = 0
         state.install()
@@ -276,6 +285,9 @@ class Worker:
         fields.update(self.verdict.of(error))
         fields["hint"] = self.verdict.hint
         self.settle()
+        if self.externals is not None:
+            state.guard(self.externals.channel.end, armed=False)
+            self.notes += self.externals.channel.notes()
         fields["interrupted"] = state.count > 0
         if state.count > 0:
             threads = len(_current_frames()) - 1
@@ -286,6 +298,17 @@ class Worker:
             setrecursionlimit(limit)
         self.reserve.fill()
         return fields
+
+    def offer(self, externals):
+        try:
+            self.desk().begin(externals)
+        except Exception as error:  # no descriptors, no memory: it takes some files the first time
+            self.notes.append("external tools could not be offered (%s)" % values.name(type(error)))
+
+    def desk(self):
+        if self.externals is None:
+            self.externals = load("tools").Desk(self)
+        return self.externals
 
     def execute(self, code):
         if self.was_interrupted():

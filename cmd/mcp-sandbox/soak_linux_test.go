@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -146,6 +147,9 @@ func TestProveSoak(t *testing.T) {
 	}
 	last := settles(t, first, holds)
 	checkSoak(t, fmt.Sprintf("soak: %d calls and %d new sessions over one server in %v", calls, sessions, time.Since(start).Round(time.Second)), &memory, first, last)
+	if grown := memory.bytes[len(memory.bytes)-1] - memory.bytes[0]; grown > 20<<20 {
+		t.Errorf("grew by %.0f bytes", grown)
+	}
 	w.end()
 }
 
@@ -159,9 +163,23 @@ func checkSoak(t *testing.T, what string, memory *resident, first, last holding)
 	if last != first {
 		t.Errorf("held at the beginning %+v, at the end %+v", first, last)
 	}
-	if grown := memory.bytes[n-1] - memory.bytes[0]; grown > 20<<20 {
-		t.Errorf("grew by %.0f bytes", grown)
+}
+
+// liveAtRest waits for the runtime's next collection, which comes every two minutes by
+// itself, and gives what is alive in the server then, in MB. Resident memory, with so many
+// sessions at once, goes by how many of them begin at the same moment.
+func (w *web) liveAtRest() (mb int) {
+	w.t.Helper()
+	collections := regexp.MustCompile(`(?m)^gc \d+ @.* \d+->\d+->(\d+) MB`)
+	before := len(collections.FindAllString(w.logged(), -1))
+	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(time.Second) {
+		if all := collections.FindAllStringSubmatch(w.logged(), -1); len(all) > before+1 { // the first may have been under way
+			mb, _ = strconv.Atoi(all[len(all)-1][1])
+			return mb
+		}
 	}
+	w.t.Error("the runtime never collected")
+	return 0
 }
 
 // A hundred and twenty-eight workers at once, as a trainer has them: each runs short
@@ -172,6 +190,7 @@ func TestProveWorkers(t *testing.T) {
 	const workers, callsEach = 128, 12
 	tmp, state := soakDir(t), stateDir(t)
 	t.Setenv("TMPDIR", tmp)
+	t.Setenv("GODEBUG", "gctrace=1")
 	w := serveWeb(t, "--max-sessions", "200", "--max-output", "1MiB", "--state-dir", state, "--memory", "256MiB")
 	programs := []struct{ code, status string }{ // all but one have a minute, on a machine that is busy
 		{"n = inputs['n']; sum(i * i for i in range(10_000)) + n", "ok"},
@@ -276,6 +295,12 @@ func TestProveWorkers(t *testing.T) {
 	memory.add(int(calls.Load()), rss())
 	checkSoak(t, fmt.Sprintf("%d workers: %d calls in %d sessions in %v, each ended as its program asks for (refused and asked again %d)",
 		workers, calls.Load(), sessions.Load(), took.Round(time.Second), refused.Load()), &memory, first, last)
+	const most = 12 // MB; a fresh server has 4
+	if live := w.liveAtRest(); live > most {
+		t.Errorf("%d MB are alive in the server at rest", live)
+	} else {
+		proof("%d workers: %d MB are alive in the server when they have gone", workers, live)
+	}
 	for i := range kinds {
 		if kinds[i].Load() == 0 {
 			t.Errorf("never ran: %s", programs[i].code)

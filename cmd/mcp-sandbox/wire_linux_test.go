@@ -94,16 +94,6 @@ func (w *wire) memory(name string) int64 {
 	return kilobytes(w.t, fmt.Sprintf("/proc/%d/status", w.cmd.Process.Pid), name+":")
 }
 
-// descriptors that the server holds.
-func (w *wire) descriptors() int {
-	w.t.Helper()
-	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", w.cmd.Process.Pid))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return len(fds)
-}
-
 // processes are the server's descendants.
 func (w *wire) processes() int {
 	w.t.Helper()

@@ -139,8 +139,8 @@ func (c *Client) Call(ctx context.Context, server, tool string, arguments json.R
 	return result, err
 }
 
-// Learn connects to all servers whose tools are not known yet, and returns when they
-// are, or those that can be by the end of ctx.
+// Learn begins to connect to all servers whose tools are not known yet, and returns
+// when they are, or those that can be by the end of ctx, which may be over already.
 func (c *Client) Learn(ctx context.Context) {
 	if c.nested(ctx) { // each server of a ring would have the next one learn
 		return

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -249,4 +251,41 @@ func TestCloseEndsCalls(t *testing.T) {
 	if _, err := c.Call(t.Context(), "fake", "echo", nil); err == nil {
 		t.Error("a closed client calls")
 	}
+}
+
+// Learning under a context that is over begins, and does not wait.
+func TestLearnBegins(t *testing.T) {
+	t.Parallel()
+	c := open(t, Config{Servers: []Server{fake(t, "silent")}})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	c.Learn(ctx)
+	u := c.upstreams[0]
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.dialing == nil {
+		t.Error("nothing is begun")
+	}
+}
+
+// Calls run side by side, and each gets its own answer, also while others are given up.
+func TestSideBySide(t *testing.T) {
+	t.Parallel()
+	c := open(t, Config{Servers: []Server{fake(t, "")}})
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			for j := range 10 {
+				if i%4 == 0 {
+					_, _ = c.Call(within(t, time.Millisecond), "fake", "hang", nil)
+				}
+				n := fmt.Sprintf(`{"n":%d}`, 100*i+j)
+				r, err := c.Call(within(t, enough), "fake", "echo", json.RawMessage(n))
+				if err != nil || string(r.Value) != `{"got":`+n+`}` {
+					t.Errorf("%s: %s, %v", n, r.Value, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
 }

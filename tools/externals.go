@@ -26,6 +26,15 @@ func (t *Tools) offerExternals(h *server.Hooks) {
 	if t.cfg.Externals == nil {
 		return
 	}
+	h.AddBeforeAny(func(ctx context.Context, _ any, method mcp.MCPMethod, _ any) {
+		if method != mcp.MethodInitialize && method != mcp.MethodServerDiscover {
+			return
+		}
+		// It will list the tools soon: what takes long is begun, and not waited for.
+		ctx, cancel := context.WithCancel(ctx)
+		cancel()
+		t.cfg.Learn(ctx)
+	})
 	h.AddBeforeListTools(func(ctx context.Context, _ any, _ *mcp.ListToolsRequest) {
 		ctx, cancel := context.WithTimeout(ctx, learnTime)
 		defer cancel()

@@ -24,10 +24,13 @@ func (o *offering) Servers(context.Context) []sandbox.ExternalServer { return o.
 
 // What a client reads of the external tools when it lists ours.
 func TestExternalsAreDescribed(t *testing.T) {
-	some := &offering{}
+	some, begun := &offering{}, false
 	tools := newTools(t, &sandboxtest.Fake{}, func(c *Config) {
 		c.Externals = some
-		c.Learn = func(context.Context) {
+		c.Learn = func(ctx context.Context) {
+			if begun = begun || ctx.Err() != nil; ctx.Err() != nil {
+				return
+			}
 			some.servers = []sandbox.ExternalServer{{Name: "github", Note: "Issues", Tools: []string{"get_issue", "search-issues"}}, {Name: "down"}}
 		}
 	})
@@ -38,6 +41,9 @@ func TestExternalsAreDescribed(t *testing.T) {
 	defer c.Close()
 	if _, err := c.Initialize(t.Context(), mcp.InitializeRequest{}); err != nil {
 		t.Fatal(err)
+	}
+	if !begun || len(some.servers) > 0 {
+		t.Errorf("when a client comes: begun %v, %d servers", begun, len(some.servers))
 	}
 	for range 2 { // a list is not added to the last one's
 		list, err := c.ListTools(t.Context(), mcp.ListToolsRequest{})

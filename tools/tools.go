@@ -38,7 +38,7 @@ type Config struct {
 	Backends   []string                             // where Python runs, the default first; two = execute_python takes the choice; nil = the local one
 	Remote     Remote                               // what the workload backend is, for the description
 	Externals  sandbox.Externals                    // tools that code may call; nil = none
-	Learn      func(context.Context)                // finds out, until its context ends, which they are; nil = they are known
+	Learn      func(context.Context)                // begins to find out which they are, and waits for it until its context ends; nil = they are known
 	Version    string                               // of the server, as it introduces itself; "" = "dev"
 	Log        *slog.Logger                         // nil = none
 

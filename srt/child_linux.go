@@ -181,7 +181,11 @@ func becomeGuest(config childConfig, report int) error {
 	// After the pivot, so that a workspace is entered where the guest sees it: a directory
 	// entered earlier would be one of the host's tree.
 	if err := unix.Chdir(config.Dir); err != nil {
-		return failed(layerWorkspace, fmt.Errorf("enter %s: %w", config.Dir, err))
+		err = fmt.Errorf("enter %s: %w", config.Dir, err)
+		if errors.Is(err, unix.EACCES) {
+			return &LayerError{Layer: layerWorkspace, Err: err, Remedy: closedRemedy}
+		}
+		return failed(layerWorkspace, err)
 	}
 	// Before Landlock, which leaves no place in /proc writable.
 	oom, err := config.openOOM()

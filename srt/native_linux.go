@@ -76,6 +76,20 @@ func (n *native) limitsMemory() bool { return n.cgroups != nil }
 // belong. For an ordinary user's server they are its own.
 func (n *native) hostIDs() (uid, gid int) { return n.uid, n.gid }
 
+// letPass implements passer for a container's root without CAP_SYS_ADMIN, whose child takes
+// the workspace by its path, as the guest's user.
+func (n *native) letPass(dirs ...string) error {
+	if !n.root || n.detaches {
+		return nil
+	}
+	for _, dir := range dirs {
+		if err := errors.Join(os.Chown(dir, -1, n.gid), os.Chmod(dir, 0o710)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // close gives back what is kept between starts.
 func (n *native) close() error { return n.idmaps.close() }
 

@@ -29,6 +29,10 @@ func (s source) look() look {
 	return look{writable: s.Writable, exec: s.Exec, recursive: true}
 }
 
+// closedRemedy is for a place that the user as whom guests run can't enter.
+const closedRemedy = "guests of root run as another user, who can't go there; root needs CAP_SYS_ADMIN to show it all the same: " +
+	"docker run --cap-add SYS_ADMIN, or run the server as an ordinary user: --user 1000:1000"
+
 // untaken is the error of a place that could not be taken.
 func (s source) untaken(err error) error {
 	err = fmt.Errorf("%s: %w", s.Host, err)
@@ -37,8 +41,7 @@ func (s source) untaken(err error) error {
 	case s.Layer == layerMounts && errors.Is(err, unix.ENOENT):
 		failed.Remedy = "if it has been upgraded or removed since the server started, restart the server"
 	case errors.Is(err, unix.EACCES):
-		failed.Remedy = "guests of root run as another user, who can't go there; root needs CAP_SYS_ADMIN to show it all the same: " +
-			"docker run --cap-add SYS_ADMIN, or run the server as an ordinary user: --user 1000:1000"
+		failed.Remedy = closedRemedy
 	}
 	return failed
 }

@@ -82,6 +82,11 @@ func (s *session) makeWorkspace() (err error) {
 		if err := os.Chown(s.workspace, uid, gid); err != nil {
 			return err
 		}
+		if w, ok := s.local.wall.(passer); ok && s.local.state == nil { // a state directory stays closed to all others
+			if err := w.letPass(s.local.runtime.path, s.dir); err != nil {
+				return err
+			}
+		}
 	case cfg.WorkspaceApart:
 		s.workspace = filepath.Join(cfg.Workspace, s.id)
 		if err := s.makeFolder(); err != nil {

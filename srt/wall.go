@@ -55,6 +55,13 @@ type wall interface {
 	close() error
 }
 
+// passer is a wall whose guests may have to walk to their workspace themselves, as a user
+// to whom the server's own directories are closed.
+type passer interface {
+	// letPass lets the guest's group through dirs. It can't list them.
+	letPass(dirs ...string) error
+}
+
 // places are paths as a guest knows them.
 type places struct {
 	Workspace string   // "" = there is none

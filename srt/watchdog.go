@@ -272,9 +272,7 @@ func (w *watchdog) round(watchesMemory bool) time.Duration {
 	if watchesMemory {
 		w.checkMemory(held)
 	}
-	if w.disk != nil || len(w.others) > 0 {
-		w.measureDisk(held, m)
-	}
+	w.measureDisks(held, m)
 	switch {
 	case m.running > 0:
 		return watchBusy
@@ -311,15 +309,15 @@ func (w *watchdog) checkFlight(held held) {
 	}
 }
 
-// measureDisk looks at the session's places on the disk, unless rounds are hurried by the
-// memory and a walk was a moment ago: a large workspace takes far longer to look at.
-func (w *watchdog) measureDisk(held held, m moment) {
+// measureDisks looks at what is watched on the disk, unless rounds are hurried by the memory
+// and a walk was a moment ago: a large workspace takes far longer to look at.
+func (w *watchdog) measureDisks(held held, m moment) {
 	begun := time.Now()
 	if w.near && begun.Before(w.diskDue) {
 		w.owed = true // the next round does it, or one after that
 		return
 	}
-	more := held.disk // of whichever place: the first that is watched has to bear it
+	more := held.disk // of whichever place on the disk: the first that is watched has to bear it
 	for _, d := range append([]*disk{w.disk}, w.others...) {
 		if d != nil {
 			w.checkDisk(d, more, m)

@@ -49,6 +49,7 @@ func hosts() []host {
 		{name: "processes of others are hidden", script: "mount -o remount,hidepid=2 /proc\nexec setpriv --reuid 12345 --regid 12345 --clear-groups \"$@\""},
 		{name: "root of a user namespace", ids: true, script: goOn},
 		{name: "root without CAP_SYS_ADMIN", script: "exec setpriv --bounding-set -sys_admin --inh-caps -all \"$@\""},
+		{name: "root without CAP_SYS_ADMIN, a workspace of the session's own", script: "cd /\nexec setpriv --bounding-set -sys_admin --inh-caps -all \"$@\""},
 		{name: "calls that are not needed", deny: append(calls(unix.EPERM, unix.SYS_UNSHARE, unix.SYS_SETNS, unix.SYS_CLONE3), calls(unix.ENOSYS, unix.SYS_SECCOMP, unix.SYS_PIDFD_OPEN)...)},
 		{name: "calls that are not needed, user", user: true, deny: append(calls(unix.ENOSYS, unix.SYS_UNSHARE, unix.SYS_SETNS, unix.SYS_CLONE3), calls(unix.EPERM, unix.SYS_SECCOMP, unix.SYS_PIDFD_OPEN)...)},
 	}
@@ -66,7 +67,7 @@ func hosts() []host {
 		{name: "another's /proc", script: "exec unshare --pid --fork --kill-child \"$@\"", want: "mount -t proc proc /proc"},
 		{name: "nothing to be written", script: "mount --bind \"$(dirname \"$1\")\" /mnt\nshift\nset -- /mnt/mcp-sandbox \"$@\"\nmount -t tmpfs -o ro tmpfs /tmp\ncd /\n" + readOnlyRoot + goOn, want: "set TMPDIR"},
 		{name: "no devices", script: "mount -t tmpfs tmpfs /dev\n" + goOn, want: "/dev has null"},
-		{name: "root without CAP_SYS_ADMIN, and a workspace of its own", script: "cd /\nexec setpriv --bounding-set -sys_admin --inh-caps -all \"$@\"", want: "--cap-add SYS_ADMIN"},
+		{name: "root without CAP_SYS_ADMIN, a closed directory", script: "mkdir -m 700 closed\ncd closed\nexec setpriv --bounding-set -sys_admin --inh-caps -all \"$@\"", want: "--cap-add SYS_ADMIN"},
 		{name: "root without CAP_SETUID", script: "exec setpriv --bounding-set -setuid,-setgid --inh-caps -all \"$@\"", want: "--user 1000:1000"},
 		{name: "chroot", script: chrootScript, want: "chroot"},
 		{name: "no cgroups, no memory files", script: noCgroups + goOn, deny: calls(unix.ENOSYS, unix.SYS_MEMFD_CREATE), want: "Delegate=yes"},

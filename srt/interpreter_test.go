@@ -202,3 +202,40 @@ func TestInterpreterThatAGuestCouldChange(t *testing.T) {
 		t.Errorf("at home in the workspace: %v", err)
 	}
 }
+
+// Below an environment, however it was made and of whatever, is the interpreter that has
+// the standard library: that of a prefix of its own, as pyenv and conda have them, too.
+func TestInterpreterBelowEnvironments(t *testing.T) {
+	t.Parallel()
+	list := os.Getenv("MCP_SANDBOX_TEST_PYTHONS")
+	required(t, list != "", "MCP_SANDBOX_TEST_PYTHONS is not set: run make test")
+	all := filepath.SplitList(list)
+	for _, python := range slices.Compact([]string{all[0], all[len(all)-1]}) {
+		t.Run(filepath.Base(filepath.Dir(filepath.Dir(python))), func(t *testing.T) {
+			t.Parallel()
+			real, err := filepath.EvalSymlinks(python)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			from := python
+			for _, how := range [][]string{{"--symlinks"}, {"--copies"}, {"--symlinks", "--system-site-packages"}} {
+				env := filepath.Join(dir, strings.Join(how, ""))
+				args := append([]string{"-I", "-S", "-m", "venv", "--without-pip"}, append(how, env)...)
+				if out, err := exec.Command(from, args...).CombinedOutput(); err != nil {
+					t.Fatalf("%v: %s", err, out)
+				}
+				i, err := findInterpreter(t.Context(), filepath.Join(env, "bin", "python"), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if i.base != real || !slices.Contains(i.Prefixes, env) {
+					t.Errorf("%v: below it is %s, want %s; prefixes %q", how, i.base, real, i.Prefixes)
+				}
+				if how[0] == "--symlinks" {
+					from = filepath.Join(env, "bin", "python") // the next one is made of it
+				}
+			}
+		})
+	}
+}

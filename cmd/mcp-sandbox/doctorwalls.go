@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 
 	"mcp-sandbox/srt"
@@ -18,7 +19,7 @@ func (p program) examineWalls(ctx context.Context, cfg localConfig, l *local, er
 	var trials sync.WaitGroup
 	for i, name := range names {
 		if l != nil && l.wall == name {
-			facts[i] = fact{"walls", name, factActive, "its self-test passed: code inside got at nothing outside", ""}
+			facts[i] = fact{"walls", name, factActive, "its self-test passed: code inside got at nothing outside" + weaknesses(l), ""}
 			continue
 		}
 		if err != nil && cfg.Wall == name {
@@ -29,8 +30,9 @@ func (p program) examineWalls(ctx context.Context, cfg localConfig, l *local, er
 			continue
 		}
 		trials.Go(func() {
-			failed := p.tryWall(ctx, cfg, name)
+			weak, failed := p.tryWall(ctx, cfg, name)
 			facts[i] = wallFact(name, failed)
+			facts[i].Detail += weak
 			if name == srt.WallNative {
 				native = failed
 			}
@@ -40,14 +42,26 @@ func (p program) examineWalls(ctx context.Context, cfg localConfig, l *local, er
 	return facts, native
 }
 
-// tryWall raises a wall, self-test and all, with nothing else.
-func (p program) tryWall(ctx context.Context, cfg localConfig, name string) error {
+// tryWall raises a wall, self-test and all, with nothing else. It returns what the wall
+// does not hold.
+func (p program) tryWall(ctx context.Context, cfg localConfig, name string) (weak string, err error) {
 	cfg.Wall, cfg.allow, cfg.warmFlags, cfg.log = name, nil, warmFlags{}, slog.New(slog.DiscardHandler)
 	l, err := p.openLimited(ctx, cfg)
 	if err != nil {
-		return err
+		return "", err
 	}
-	return l.close()
+	return weaknesses(l), l.close()
+}
+
+// weaknesses are the lines in which a wall says what it does not hold.
+func weaknesses(l *local) string {
+	s := ""
+	for line := range strings.Lines(l.String()) {
+		if strings.HasPrefix(line, "weakness: ") || strings.HasPrefix(line, "not held here: ") {
+			s += "\n" + strings.TrimSpace(line)
+		}
+	}
+	return s
 }
 
 func wallFact(name string, err error) fact {

@@ -91,7 +91,7 @@ func (w *town) config(t *testing.T) Config {
 		Resolve: w.resolve,
 		Own:     func() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("8.8.8.8")}, nil },
 	}}
-	if python := os.Getenv("MCP_SANDBOX_TEST_CLIENT_PYTHON"); python != "" { // which has requests
+	if python := os.Getenv(clientPython); python != "" {
 		cfg.Python = python
 	}
 	return cfg
@@ -102,6 +102,8 @@ func (w *town) provesItself(t *testing.T) {
 	t.Helper()
 	at := []string{"127.0.0.1:80", "127.0.0.2:22", "10.0.0.5:443", "93.184.216.35:80", "169.254.169.254:80", "8.8.8.8:8443", "100.100.100.200:2525"}
 	if six, err := net.Dial("tcp", "[::1]:80"); err == nil {
+		six.SetDeadline(time.Now().Add(patience))
+		io.ReadAll(six) // until it has been told of
 		six.Close()
 		at = append(at, "[::1]:80", "[fd00::1]:80", "[64:ff9b::a00:5]:80")
 	}
@@ -138,8 +140,12 @@ func (w *town) provesItself(t *testing.T) {
 // isReached uses what people use.
 func (w *town) isReached(t *testing.T, s sandbox.Session) {
 	t.Helper()
+	res := do(t, s, `
+import importlib.util, shutil
+[name for name, there in (("pip", importlib.util.find_spec("pip")), ("curl", shutil.which("curl"))) if not there]`, sandbox.StatusOK, sandbox.StateKept)
+	required(t, string(res.Output) == "[]", "missing: "+string(res.Output))
 	do(t, s, `
-import importlib.util, ssl, subprocess, sys, urllib.request
+import ssl, subprocess, sys, urllib.request
 unchecked = ssl._create_unverified_context()
 for url in "http://good.test/", "https://good.test/", "https://x.wild.test:8443/":
     assert urllib.request.urlopen(url, context=unchecked).read() == b"allowed", url

@@ -92,7 +92,7 @@ const (
 	small = 16 << 10
 	// bulk is how much the kernel moves at a time (splice) where much does. What it holds for
 	// us meanwhile counts for nobody, so it is bounded.
-	bulk = 256 << 10
+	bulk = 1 << 20
 	// bulkWait is how long the kernel may wait for that to fill up, with two descriptors of
 	// ours.
 	bulkWait = 200 * time.Millisecond

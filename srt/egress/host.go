@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/net/idna"
 )
@@ -94,10 +95,15 @@ func checkName(name string) error {
 // readName takes what an operator wrote: also Unicode, which becomes punycode as in a browser.
 func readName(text string) (string, error) {
 	name, err := idna.Lookup.ToASCII(strings.TrimSuffix(text, "."))
-	if err != nil {
+	if err == nil { // what it makes of a name must be one by itself
+		var again string
+		if again, err = idna.Lookup.ToASCII(name); again != name && err == nil {
+			err = errors.New("ambiguous")
+		}
+	}
+	if err != nil || !utf8.ValidString(text) {
 		return "", fmt.Errorf("%q is no host name", text)
 	}
-	name = strings.ToLower(name)
 	return name, checkName(name)
 }
 

@@ -185,6 +185,7 @@ func TestProxyHTTP(t *testing.T) {
 			t.Errorf("%s: passed on %s", tt.url, fields)
 		}
 	}
+	w.Close() // what is on its way is counted when it has arrived
 	if got := w.Counts(); got.Connections < 8 || got.Refused != 0 || got.Out < 5<<19 || got.In < 5<<19 {
 		t.Errorf("%+v", got)
 	}

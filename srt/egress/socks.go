@@ -28,8 +28,11 @@ const (
 // socksError is a request that is refused for what it is.
 type socksError struct {
 	reply byte
-	error
+	text  string
 }
+
+// Error implements error.
+func (e socksError) Error() string { return e.text }
 
 // socks serves one connection.
 func (c *client) socks() error {
@@ -45,7 +48,7 @@ func (c *client) socks() error {
 		var s socksError
 		if errors.As(err, &s) {
 			c.reply(s.reply)
-			return malformed("%v", s.error)
+			return malformed("%s", s.text)
 		}
 		return err
 	}
@@ -101,7 +104,7 @@ func readSocksRequest(r io.Reader) (target, error) {
 		return target{}, malformed("The SOCKS5 request is malformed.")
 	}
 	if b[1] != 1 {
-		return target{}, socksError{socksNoCommand, errors.New("Of SOCKS5 there is CONNECT alone.")}
+		return target{}, socksError{socksNoCommand, "Of SOCKS5 there is CONNECT alone."}
 	}
 	size := 0
 	switch b[3] {
@@ -115,7 +118,7 @@ func readSocksRequest(r io.Reader) (target, error) {
 		}
 		size = int(b[0])
 	default:
-		return target{}, socksError{socksNoAddressType, errors.New("The SOCKS5 request has an unknown kind of address.")}
+		return target{}, socksError{socksNoAddressType, "The SOCKS5 request has an unknown kind of address."}
 	}
 	rest := make([]byte, size+2)
 	if _, err := io.ReadFull(r, rest); err != nil {
@@ -134,7 +137,7 @@ func readSocksRequest(r io.Reader) (target, error) {
 		err = errors.New("a port must be named")
 	}
 	if err != nil {
-		return target{}, socksError{socksDenied, err}
+		return target{}, socksError{socksDenied, err.Error()}
 	}
 	return target{h, port}, nil
 }

@@ -20,6 +20,8 @@ type command struct {
 	OOMFD          bool              // after Extra, one of the program's own oom_score_adj, open for writing
 }
 
+const maxExtra = 32 // descriptors
+
 // validate returns all faults of c together. Files are written before the mounts are
 // there, and one below a mount would be hidden by it.
 func (c command) validate(p Policy) error {
@@ -27,8 +29,8 @@ func (c command) validate(p Policy) error {
 	if !clean(c.Path) || !clean(c.Dir) {
 		faults = append(faults, fmt.Errorf("path %q, directory %q: not absolute, clean paths", c.Path, c.Dir))
 	}
-	if len(c.Extra) > 32 {
-		faults = append(faults, fmt.Errorf("%d extra descriptors are more than 32", len(c.Extra)))
+	if len(c.Extra) > maxExtra {
+		faults = append(faults, fmt.Errorf("%d extra descriptors are more than %d", len(c.Extra), maxExtra))
 	}
 	covered := append([]string{"/proc", "/sys", "/dev", "/etc", "/tmp", "/var/tmp"}, systemDirs...)
 	covered = append(covered, p.ReadOnly...)

@@ -35,6 +35,7 @@ type Policy struct {
 	// hold a venv or an extension module); a wall for commands does not.
 	AllowExec bool
 
+	sharesHost     bool // there are no namespaces: what the kernel finds by number or name may be the host's
 	countsSegments bool // System V memory counts against the session; where it does not, there is none
 
 	Memory    int64 // bytes for the session; 0: 256 MiB

@@ -24,12 +24,13 @@ import (
 // not the call, with the numbers that follow.
 
 const (
-	retAllow  = uint32(seccomp.ActionAllow)
-	retKill   = uint32(seccomp.ActionKillProcess)
-	retEPERM  = uint32(seccomp.ActionErrno) | uint32(unix.EPERM)
-	retENOSYS = uint32(seccomp.ActionErrno) | uint32(unix.ENOSYS)
-	retFamily = uint32(seccomp.ActionErrno) | uint32(unix.EAFNOSUPPORT)
-	retEINVAL = uint32(seccomp.ActionErrno) | uint32(unix.EINVAL)
+	retAllow   = uint32(seccomp.ActionAllow)
+	retKill    = uint32(seccomp.ActionKillProcess)
+	retEPERM   = uint32(seccomp.ActionErrno) | uint32(unix.EPERM)
+	retENOSYS  = uint32(seccomp.ActionErrno) | uint32(unix.ENOSYS)
+	retFamily  = uint32(seccomp.ActionErrno) | uint32(unix.EAFNOSUPPORT)
+	retEINVAL  = uint32(seccomp.ActionErrno) | uint32(unix.EINVAL)
+	retENOTSUP = uint32(seccomp.ActionErrno) | uint32(unix.ENOTSUP)
 )
 
 // Offsets in struct seccomp_data. Arguments are 64 bits wide; but for a pointer
@@ -92,15 +93,11 @@ func judged(p Policy) map[string][]bpf.Instruction {
 		// (no address randomisation, executable everything) weakens the process.
 		"personality": allowOnly(0, retEPERM, 0, 0xffffffff),
 
-		// Real-time policies could starve the host. SCHED_RESET_ON_FORK may come with any.
-		"sched_setscheduler": slices.Concat(notSupervisor(0),
-			[]bpf.Instruction{load(1), bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: ^uint32(unix.SCHED_RESET_ON_FORK)}},
-			oneOf(retEPERM, unix.SCHED_NORMAL, unix.SCHED_BATCH, unix.SCHED_IDLE)),
-		"sched_setparam":    append(notSupervisor(0), ret(retAllow)),
-		"sched_setaffinity": append(notSupervisor(0), ret(retAllow)),
-		"setpriority": slices.Concat(oneProcess(unix.PRIO_PROCESS),
-			[]bpf.Instruction{load(2), jump(bpf.JumpBitsSet, 1<<31, 0, 1), ret(retEPERM), ret(retAllow)}),
-		"ioprio_set": append(oneProcess(ioprioProcess), ret(retAllow)),
+		"sched_setscheduler": append(notSupervisor(0), judgedPolicy()...),
+		"sched_setparam":     append(notSupervisor(0), ret(retAllow)),
+		"sched_setaffinity":  append(notSupervisor(0), ret(retAllow)),
+		"setpriority":        append(oneProcess(unix.PRIO_PROCESS), lowerPriority()...),
+		"ioprio_set":         append(oneProcess(ioprioProcess), ret(retAllow)),
 
 		// Typing into somebody's terminal. There is none inside; this is for one that leaks.
 		"ioctl": {load(1),
@@ -141,6 +138,9 @@ func judged(p Policy) map[string][]bpf.Instruction {
 			calls[name] = []bpf.Instruction{ret(retEPERM)}
 		}
 	}
+	if p.sharesHost {
+		maps.Copy(calls, amongOthers())
+	}
 	if !p.AllowExec {
 		// A memory file can be executed although every writable mount is noexec.
 		calls["memfd_create"] = []bpf.Instruction{ret(retEPERM)}
@@ -171,6 +171,18 @@ func notSupervisor(pid uint32) []bpf.Instruction {
 // oneProcess refuses a priority for whole groups or users, which would be PID 1's too.
 func oneProcess(kind uint32) []bpf.Instruction {
 	return append([]bpf.Instruction{load(0), jump(bpf.JumpEqual, kind, 1, 0), ret(retEPERM)}, notSupervisor(1)...)
+}
+
+// judgedPolicy refuses real-time policies, which could starve the host. SCHED_RESET_ON_FORK may
+// come with any.
+func judgedPolicy() []bpf.Instruction {
+	return append([]bpf.Instruction{load(1), bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: ^uint32(unix.SCHED_RESET_ON_FORK)}},
+		oneOf(retEPERM, unix.SCHED_NORMAL, unix.SCHED_BATCH, unix.SCHED_IDLE)...)
+}
+
+// lowerPriority refuses a negative nice value.
+func lowerPriority() []bpf.Instruction {
+	return []bpf.Instruction{load(2), jump(bpf.JumpBitsSet, 1<<31, 0, 1), ret(retEPERM), ret(retAllow)}
 }
 
 const setIDs = unix.S_ISUID | unix.S_ISGID

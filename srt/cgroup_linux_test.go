@@ -180,7 +180,7 @@ func TestAbandoned(t *testing.T) {
 }
 
 func TestCgroupOfThisHost(t *testing.T) {
-	n := wall(t)
+	n := nativeWall(t)
 	required(t, n.cgroups != nil, n.memory)
 	t.Log(n.memory)
 	entries := func() string { return strings.Join(groupsIn(t, n.cgroups), " ") }
@@ -273,7 +273,7 @@ func TestCloneIntoCgroup(t *testing.T) {
 		t.Skip(err) // not ours to write, which is no fault of the host
 	}
 	group := &cgroup{version: 2, dirs: []string{dir}}
-	n := wall(t)
+	n := nativeWall(t)
 	p := Policy{}.withDefaults()
 	filter, err := seccompFilter(p)
 	if err != nil {
@@ -298,7 +298,7 @@ func TestCloneIntoCgroup(t *testing.T) {
 
 // Two walls of one server must not take each other's groups.
 func TestTwoWalls(t *testing.T) {
-	for _, n := range []*native{wall(t), wall(t)} {
+	for _, n := range []*native{nativeWall(t), nativeWall(t)} {
 		c, err := n.start(t.Context(), Policy{}, command{Path: "/bin/sleep", Args: []string{"1000"}})
 		if err != nil {
 			t.Fatal(err)

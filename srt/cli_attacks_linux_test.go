@@ -81,7 +81,7 @@ func byBash(line string) string {
 // that the validator would refuse.
 func TestWallStopsAttacks(t *testing.T) {
 	canTrace(t)
-	n, p := wall(t), newPlanner(t)
+	n, p := nativeWall(t), newPlanner(t)
 	dir := workspace(t, n)
 	corpusTree(t, dir)
 	own(t, n, dir)
@@ -159,7 +159,7 @@ func TestValidatorStopsAttacks(t *testing.T) {
 // them do what they are there for.
 func TestAttacksWouldWork(t *testing.T) {
 	canTrace(t)
-	n, p := wall(t), newPlanner(t)
+	n, p := nativeWall(t), newPlanner(t)
 	dir := workspace(t, n)
 	fixture := filepath.Join(dir, "fixture")
 	if err := os.Mkdir(fixture, 0o755); err != nil {

@@ -314,7 +314,7 @@ func acceptedPlans(t *testing.T, p planner) []plan {
 		lines = append(lines, line.command)
 	}
 	lines = third(lines)
-	t.Chdir(effectsTree(t, wall(t)))
+	t.Chdir(effectsTree(t, nativeWall(t)))
 	var plans []plan
 	for _, line := range lines {
 		if pl, ok := p.line(t, line); ok {
@@ -333,7 +333,7 @@ func TestAcceptedHasNoEffect(t *testing.T) {
 	canTrace(t)
 	p := newPlanner(t)
 	plans := append(acceptedPlans(t, p), p.argvs(rand.New(rand.NewPCG(4, 0)), 120)...)
-	effects(t, wall(t), here(t), p, plans)
+	effects(t, nativeWall(t), here(t), p, plans)
 	t.Logf("%d plans", len(plans))
 }
 
@@ -350,7 +350,7 @@ func here(t testing.TB) string {
 // The oracle sees what it is there to see.
 func TestEffectsAreSeen(t *testing.T) {
 	canTrace(t)
-	n, p := wall(t), newPlanner(t)
+	n, p := nativeWall(t), newPlanner(t)
 	dir := effectsTree(t, n)
 	scripts := []string{
 		"sed -i s/a/b/ f", `gawk 'BEGIN{system("id")}'`, "touch new", "rm x", "echo >out", "mkdir d", "chmod 600 f", "ln -s f l", "mv a c",
@@ -372,10 +372,10 @@ func TestProveAcceptedHasNoEffect(t *testing.T) {
 	const rounds, each = 10, 1000
 	p := newPlanner(t)
 	plans := acceptedPlans(t, p)
-	effects(t, wall(t), here(t), p, plans)
+	effects(t, nativeWall(t), here(t), p, plans)
 	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
 	for range rounds {
-		effects(t, wall(t), here(t), p, p.argvs(r, each))
+		effects(t, nativeWall(t), here(t), p, p.argvs(r, each))
 	}
 	if !t.Failed() {
 		fmt.Printf("PROOF: commands, watched by strace without their wall: %d accepted lines and %d random argvs of dangerous words that the rules accept; no write, no program off the list, no socket\n",

@@ -60,7 +60,7 @@ type ended struct {
 var bashEnv = []string{"PATH=/usr/bin:/bin", "HOME=" + allowlist.Home, "PWD=" + allowlist.Dir, "USER=" + allowlist.User, "LANG=C.UTF-8"}
 
 // inBash runs each command by a bash of its own, all in one wall of p, in the workspace.
-func inBash(t testing.TB, n *native, p Policy, commands []string) []ended {
+func inBash(t testing.TB, n wall, p Policy, commands []string) []ended {
 	t.Helper()
 	mark := fmt.Sprintf("\x00mark %x:", rand.Uint64()) // which no command can know
 	script := `
@@ -91,7 +91,7 @@ func inBash(t testing.TB, n *native, p Policy, commands []string) []ended {
 
 // feedBash runs a script by bash behind the wall of p, with the commands on its descriptor
 // 3, each ended by NUL, and returns what it wrote to standard output.
-func feedBash(t testing.TB, n *native, p Policy, script string, commands []string) ([]byte, error) {
+func feedBash(t testing.TB, n wall, p Policy, script string, commands []string) ([]byte, error) {
 	t.Helper()
 	inR, inW, err := os.Pipe()
 	if err != nil {
@@ -192,7 +192,7 @@ func TestHonestCommands(t *testing.T) {
 		for i, line := range lines {
 			commands[i] = line.command
 		}
-		p := l.policy(s.workspace)
+		p := l.policy(s.workspace, l.wall.places(s.workspace))
 		p.Workspace.Writable = false
 		want := inBash(t, l.wall, p, commands)
 		exceptions := 0
@@ -223,7 +223,7 @@ func TestHonestCommands(t *testing.T) {
 }
 
 // own gives a tree that the server's user made to the guest, as if it had made it.
-func own(t testing.TB, n *native, dir string) {
+func own(t testing.TB, n wall, dir string) {
 	t.Helper()
 	uid, gid := n.hostIDs()
 	if uid == os.Geteuid() {

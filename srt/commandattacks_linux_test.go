@@ -67,7 +67,7 @@ var ways = []way{
 
 func TestCommandWallAttacks(t *testing.T) {
 	asEachUser(t, func(t *testing.T) {
-		n := wall(t)
+		n := nativeWall(t)
 		other := workspace(t, n)
 		if err := os.WriteFile(filepath.Join(other, "secret"), []byte("hunter2"), 0o644); err != nil {
 			t.Fatal(err)

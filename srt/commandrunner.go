@@ -116,7 +116,8 @@ func (s *session) startWarden(ctx context.Context) (*warden, error) {
 
 // raiseWarden raises a wall for commands and begins the talk to its first process.
 func (s *session) raiseWarden(ctx context.Context) (_ *warden, err error) {
-	l, policy := s.local, s.local.commandPolicy(s.workspace)
+	l, at := s.local, s.local.wall.places(s.workspace)
+	policy := l.commandPolicy(s.workspace, at)
 	var server, guest [4]*os.File // requests, reports, stdout, stderr
 	for i := range server {
 		r, w, e := os.Pipe()
@@ -140,7 +141,7 @@ func (s *session) raiseWarden(ctx context.Context) (_ *warden, err error) {
 	var c *cage
 	if err == nil {
 		c, err = l.wall.start(ctx, policy, command{
-			Path: guestWarden, Args: []string{"be-child", verbWarden}, Dir: guestWorkspace,
+			Path: at.Warden, Args: []string{"be-child", verbWarden}, Dir: at.Workspace,
 			Env:    []string{}, // /proc/1/environ of others on the host; its commands get their own
 			Stdout: guest[2], Stderr: guest[3],
 			Extra: []*os.File{guest[0], guest[1]},
@@ -157,20 +158,20 @@ func (s *session) raiseWarden(ctx context.Context) (_ *warden, err error) {
 	}
 	output := kernel.NewOutput(server[2], server[3], l.cfg.Limits.Output)
 	output.Keep(s.overflow)
-	return newWarden(c, server[0], server[1], output, l.wardenConfig(), policy.withDefaults().Memory)
+	return newWarden(c, server[0], server[1], output, l.wardenConfig(at), policy.withDefaults().Memory)
 }
 
 // wardenConfig is what a session's warden is told.
-func (l *Local) wardenConfig() wardenConfig {
+func (l *Local) wardenConfig(at places) wardenConfig {
 	return wardenConfig{
-		List: l.cfg.Commands.Options(), Programs: l.programs.paths, Env: commandEnv(l.programs.paths),
-		Scratch: scratch,
+		List: l.cfg.Commands.Options(), Programs: l.programs.paths, Env: commandEnv(l.programs.paths, at),
+		Scratch: at.Scratch,
 	}
 }
 
 // commandEnv is the whole environment of every command. Nothing of it comes
 // from the server's.
-func commandEnv(programs map[string]string) []string {
+func commandEnv(programs map[string]string, at places) []string {
 	dirs := []string{"/usr/bin", "/bin"}
 	var further []string
 	for _, p := range programs {
@@ -181,7 +182,7 @@ func commandEnv(programs map[string]string) []string {
 	slices.Sort(further)
 	return []string{
 		"PATH=" + strings.Join(append(dirs, further...), ":"),
-		"HOME=" + allowlist.Home, "PWD=" + allowlist.Dir, "USER=" + allowlist.User, "LANG=C.UTF-8",
+		"HOME=" + at.Tmp, "PWD=" + at.Workspace, "USER=" + allowlist.User, "LANG=C.UTF-8",
 	}
 }
 

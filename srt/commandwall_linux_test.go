@@ -40,7 +40,7 @@ func commandWall(t testing.TB, workspace string, further ...string) Policy {
 		t.Fatal(err)
 	}
 	l := &Local{cfg: Config{Limits: limits}, programs: found}
-	return l.commandPolicy(workspace)
+	return l.commandPolicy(workspace, l.wall.places(workspace))
 }
 
 // commandTree is a workspace with something in it for every command.
@@ -110,7 +110,7 @@ func inCommandWall(t *testing.T, n *native, p Policy, path string, args ...strin
 // What can be executed behind the wall is the list and its libraries, to the file.
 func TestCommandWallHolds(t *testing.T) {
 	asEachUser(t, func(t *testing.T) {
-		n := wall(t)
+		n := nativeWall(t)
 		p := commandWall(t, commandTree(t, n))
 		out, err := inCommandWall(t, n, p, "/usr/bin/find", "/", "-type", "f", "-perm", "/111")
 		if err != nil {
@@ -187,7 +187,7 @@ func TestCommandWallWorks(t *testing.T) {
 		"zip": {"-sf a.zip", "inner.txt"}, "tr": {"--version", "coreutils"}, // it reads its standard input alone
 	}
 	asEachUser(t, func(t *testing.T) {
-		n := wall(t)
+		n := nativeWall(t)
 		p := commandWall(t, commandTree(t, n))
 		list, err := allowlist.New(allowlist.Options{})
 		if err != nil {
@@ -227,7 +227,7 @@ func TestCommandWallWorks(t *testing.T) {
 func TestCommandWallEnvironment(t *testing.T) {
 	asEachUser(t, func(t *testing.T) {
 		t.Setenv("WALL_TEST_SECRET", "hunter2")
-		n := wall(t)
+		n := nativeWall(t)
 		p := commandWall(t, commandTree(t, n))
 		for _, program := range []string{"/usr/bin/env", "/usr/bin/printenv"} {
 			out, err := inCommandWall(t, n, p, program)
@@ -249,9 +249,9 @@ func TestCommandWallSelf(t *testing.T) {
 		}
 	}
 	asEachUser(t, func(t *testing.T) {
-		t.Run("by its name", func(t *testing.T) { runs(t, wall(t)) })
+		t.Run("by its name", func(t *testing.T) { runs(t, nativeWall(t)) })
 		t.Run("replaced", func(t *testing.T) {
-			n := wall(t)
+			n := nativeWall(t)
 			held, err := os.Open(copyOfSelf(t, n))
 			if err != nil {
 				t.Fatal(err)
@@ -273,14 +273,14 @@ func TestCommandWallSelf(t *testing.T) {
 			return
 		}
 		t.Run("where the guest's id can't go", func(t *testing.T) {
-			n := wall(t)
+			n := nativeWall(t)
 			n.exe = copyOfSelf(t, n)
 			runs(t, n)
 			n.detaches = false
 			runs(t, n)
 		})
 		t.Run("not for everybody", func(t *testing.T) {
-			n := wall(t)
+			n := nativeWall(t)
 			n.exe = copyOfSelf(t, n)
 			if err := os.Chmod(n.exe, 0o700); err != nil {
 				t.Fatal(err)
@@ -310,7 +310,7 @@ func copyOfSelf(t *testing.T, n *native) string {
 // The watchdog sees what runs behind a wall without /proc.
 func TestCommandWallIsWatched(t *testing.T) {
 	asEachUser(t, func(t *testing.T) {
-		n := wall(t)
+		n := nativeWall(t)
 		p := commandWall(t, commandTree(t, n), "bash")
 		r, w, err := os.Pipe()
 		if err != nil {
@@ -329,17 +329,17 @@ func TestCommandWallIsWatched(t *testing.T) {
 		if _, err := io.ReadFull(r, make([]byte, len("a b\nc d\na b\nc e\n"))); err != nil {
 			t.Fatal(err)
 		}
-		g, err := guestOf(c.Pid())
+		g, err := guestOf(c.kin)
 		if err != nil || len(g.others) != 2 || len(g.first.threads) != 1 {
 			t.Errorf("%+v, %v", g, err)
 		}
-		if bytes, err := memoryOf(c.Pid(), p.Memory, held{}); err != nil || bytes < 100<<10 || bytes > 100*mib {
+		if bytes, err := memoryOf(c.kin, p.Memory, held{}); err != nil || bytes < 100<<10 || bytes > 100*mib {
 			t.Errorf("memory of %d bytes, %v", bytes, err)
 		}
 		if err := c.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		if g, err := guestOf(c.Pid()); err == nil {
+		if g, err := guestOf(c.kin); err == nil {
 			t.Errorf("of a dead one: %+v", g)
 		}
 	})
@@ -359,7 +359,7 @@ func TestCommandWallFaults(t *testing.T) {
 			t.Errorf("%v; want %q", err, tt.want)
 		}
 	}
-	_, err := wall(t).start(t.Context(), p, command{Path: guestWarden})
+	_, err := nativeWall(t).start(t.Context(), p, command{Path: guestWarden})
 	if layerOf(err) != layerMounts || !strings.Contains(err.Error(), "/none: ") || !strings.Contains(err.Error(), "restart the server") {
 		t.Error(err)
 	}

@@ -38,7 +38,7 @@ func (c *commandWatch) look(w *warden) {
 	limit := w.memory + watchAllowance
 	// Nothing is held beside files and memory: there are no memory files behind that wall,
 	// and deleted ones lie on /tmp, which counts by what is used of it.
-	if used, err := memoryOf(w.cage.Pid(), limit, held{}); err == nil && used > limit { // an error: it has ended meanwhile
+	if used, err := memoryOf(w.cage.kin, limit, held{}); err == nil && used > limit { // an error: it has ended meanwhile
 		w.stop(kernel.StopReason{Status: sandbox.StatusOOM, Text: outOfMemory(w.memory, allEnded)})
 	}
 	c.timer.Reset(max(watchBusy, watchShare*time.Since(begun)))

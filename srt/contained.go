@@ -21,7 +21,7 @@ type Program struct {
 
 // policy is what the program may see and use.
 func (p Program) policy(l *Local) Policy {
-	policy := l.policy("")
+	policy := l.policy("", l.wall.places(""))
 	policy.Workspace, policy.Mounts = Mount{}, slices.Clone(policy.Mounts)
 	if p.Memory > 0 {
 		policy.Memory = max(p.Memory, minMemory)

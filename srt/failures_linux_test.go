@@ -88,7 +88,7 @@ func TestEachLayer(t *testing.T) {
 	}
 	call := func(nr uint32) refuse { return refuse{nr: nr, errno: unix.EPERM} }
 	asEachUser(t, func(t *testing.T) {
-		n := wall(t)
+		n := nativeWall(t)
 		dir := workspace(t, n)
 		before := leftovers(t, n)
 		for _, tt := range []struct {
@@ -175,7 +175,7 @@ func leftovers(t *testing.T, n *native) string {
 // What the caller asks for can be at fault too.
 func TestStartFaults(t *testing.T) {
 	asEachUser(t, func(t *testing.T) {
-		n := wall(t)
+		n := nativeWall(t)
 		dir := workspace(t, n)
 		link := dir + "/link"
 		if err := os.Symlink("/tmp", link); err != nil {
@@ -213,7 +213,7 @@ func TestStartFaults(t *testing.T) {
 }
 
 func TestStartContext(t *testing.T) {
-	n := wall(t)
+	n := nativeWall(t)
 	before := leftovers(t, n)
 	why := errors.New("enough")
 	for _, after := range []time.Duration{0, time.Millisecond, 2 * time.Millisecond, 4 * time.Millisecond} {
@@ -289,7 +289,7 @@ func TestMaskedProc(t *testing.T) {
 				must(unix.Mount("/dev/null", unescape(f[4])+"/cpuinfo", "", unix.MS_BIND, ""))
 			}
 		}
-		n := wall(t)
+		n := nativeWall(t)
 		_, err = n.start(t.Context(), Policy{}, command{Path: "/bin/true"})
 		if layerOf(err) != layerProc || !strings.Contains(err.Error(), "systempaths=unconfined") {
 			t.Error(err)

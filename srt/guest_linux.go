@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,11 +15,11 @@ import (
 )
 
 // guest is what the wall's own /proc shows: all processes of the PID namespace, whoever
-// their parents are; or where it has none, the descendants of its first process. An ordinary
+// their parents are; or where there is none, the descendants of its first process. An ordinary
 // user's server may look at them, also at those that are not dumpable, since it owns their
 // user namespace; see ptrace(2), the access mode check.
 type guest struct {
-	first  process // PID 1: the supervisor, which runs nothing of the guest's
+	first  process // the supervisor, which runs nothing of the guest's
 	others []process
 }
 
@@ -36,9 +37,10 @@ type thread struct {
 // guestProcesses bounds what is looked at: there are never more than the limit of tasks.
 const guestProcesses = 100_000
 
-func guestOf(pid int) (guest, error) {
+func guestOf(k kin) (guest, error) {
 	var g guest
-	err := eachProcess(pid, func(dir string, number string) {
+	first := strconv.Itoa(k.inside())
+	err := eachProcess(k, func(dir string, number string) {
 		if len(g.others) > guestProcesses {
 			return
 		}
@@ -54,7 +56,7 @@ func guestOf(pid int) (guest, error) {
 				p.threads = append(p.threads, one)
 			}
 		}
-		if number == "1" {
+		if number == first {
 			g.first = p
 			return
 		}
@@ -63,11 +65,11 @@ func guestOf(pid int) (guest, error) {
 	return g, err
 }
 
-// activityOf changes whenever something has run behind the wall of pid. alone tells that there is
+// activityOf changes whenever something has run behind the wall of k. alone tells that there is
 // nothing but the supervisor, a worker of one thread, and the process parked, if there is one.
-func activityOf(pid, parked int) (sum uint64, alone bool, err error) {
+func activityOf(k kin, parked int) (sum uint64, alone bool, err error) {
 	threads := 0
-	err = eachProcess(pid, func(dir, number string) {
+	err = eachProcess(k, func(dir, number string) {
 		_, fields, err := statOf(dir)
 		if err != nil {
 			return
@@ -90,12 +92,15 @@ func activityOf(pid, parked int) (sum uint64, alone bool, err error) {
 	return sum, threads <= 2, err
 }
 
-// eachProcess calls do for each process behind the wall of pid, which is number 1 there.
-func eachProcess(pid int, do func(dir, number string)) error {
-	proc := fmt.Sprintf("/proc/%d/root/proc", pid)
+// eachProcess calls do for each process of k, with its number as the guest knows it.
+func eachProcess(k kin, do func(dir, number string)) error {
+	if !k.namespace {
+		return eachDescendant(k, do)
+	}
+	proc := fmt.Sprintf("/proc/%d/root/proc", k.first)
 	f, err := os.Open(proc)
 	if errors.Is(err, fs.ErrNotExist) {
-		return eachDescendant(pid, do)
+		return eachDescendant(k, do)
 	}
 	if err != nil {
 		return err
@@ -103,22 +108,22 @@ func eachProcess(pid int, do func(dir, number string)) error {
 	defer f.Close()
 	names, err := f.Readdirnames(-1)
 	for _, name := range names {
-		if name[0] >= '1' && name[0] <= '9' {
+		if n, err := strconv.Atoi(name); err == nil && n >= k.inside() {
 			do(proc+"/"+name, name)
 		}
 	}
 	return err
 }
 
-// eachDescendant is eachProcess for a wall without /proc. All that are behind it descend from
-// its first process, which is given those whose parents end.
-func eachDescendant(pid int, do func(dir, number string)) error {
-	first := fmt.Sprintf("/proc/%d", pid)
+// eachDescendant is eachProcess for a wall without a /proc or without a PID namespace. All
+// that are behind it descend from its first process, which is given those whose parents end.
+func eachDescendant(k kin, do func(dir, number string)) error {
+	first := fmt.Sprintf("/proc/%d", k.first)
 	if _, err := os.Stat(first + "/root/."); err != nil {
 		return err // it has ended
 	}
-	do(first, "1")
-	for _, p := range descendants(pid, nil)[1:] {
+	do(first, strconv.Itoa(k.inside()))
+	for _, p := range descendants(k.first, nil)[1:] {
 		do(fmt.Sprintf("/proc/%d", p), strconv.Itoa(p))
 	}
 	return nil
@@ -145,15 +150,15 @@ type held struct {
 	files  map[fileID]int64
 }
 
-// heldBy looks at the descriptors and mappings of all processes behind the wall of pid. An
+// heldBy looks at the descriptors and mappings of all processes of k. An
 // error is a process that can't be looked into: it has made
 // itself undumpable, or is just ending.
-func heldBy(pid int, memory bool) (held, error) {
-	g, err := guestOf(pid)
+func heldBy(k kin, memory bool) (held, error) {
+	g, err := guestOf(k)
 	if err != nil {
 		return held{}, err
 	}
-	s := search{disk: map[fileID]int64{}, memory: map[fileID]int64{}, mapped: map[fileID]mapping{}}
+	s := search{kin: k, disk: map[fileID]int64{}, memory: map[fileID]int64{}, mapped: map[fileID]mapping{}}
 	if s.shm, err = memoryDevice(); err != nil && memory {
 		return held{}, err
 	}
@@ -169,6 +174,7 @@ func heldBy(pid int, memory bool) (held, error) {
 
 // search gathers files by what names them, so that none counts twice.
 type search struct {
+	kin          kin
 	shm          uint64 // the device
 	disk, memory map[fileID]int64
 	mapped       map[fileID]mapping // deleted, and not yet known to be open
@@ -243,13 +249,15 @@ func (s *search) take(st *unix.Stat_t, was func() string) {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 0:
 	case uint64(st.Dev) == s.shm:
 		s.memory[idOf(st)] = st.Blocks * 512
-	case inWorkspace(was()):
+	case s.kin.onDisk(was()):
 		s.disk[idOf(st)] = st.Blocks * 512
 	}
 }
 
-// inWorkspace takes a path as the kernel tells it of a file behind a wall: from that wall's root on.
-func inWorkspace(name string) bool { return strings.HasPrefix(name, guestWorkspace+"/") }
+// onDisk takes a path as the kernel tells it of a file behind a wall: from that wall's root on.
+func (k kin) onDisk(name string) bool {
+	return slices.ContainsFunc(k.disks, func(dir string) bool { return strings.HasPrefix(name, dir+"/") })
+}
 
 // mappings finds deleted files that only a mapping keeps.
 func (s *search) mappings(dir string) error {
@@ -262,7 +270,7 @@ func (s *search) mappings(dir string) error {
 			continue
 		}
 		m, ok := parseMapping(line)
-		if !ok || m.id.dev != s.shm && !inWorkspace(m.name) {
+		if !ok || m.id.dev != s.shm && !s.kin.onDisk(m.name) {
 			continue
 		}
 		// Root may follow the mapping to the file and learn its true size; for others it is
@@ -281,7 +289,7 @@ func (s *search) result() held {
 	h := held{files: s.memory, flight: s.flight}
 	for id, m := range s.mapped {
 		switch {
-		case inWorkspace(m.name):
+		case s.kin.onDisk(m.name):
 			if _, open := s.disk[id]; !open {
 				s.disk[id] = m.end
 			}

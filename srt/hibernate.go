@@ -20,9 +20,6 @@ var _ sandbox.Hibernator = (*session)(nil)
 // saveLimit is short, so that what was saved is also restored before a client gives up.
 const saveLimit = 20 * time.Second
 
-// scratch are the directories that end with a wall.
-var scratch = []string{"/tmp", "/dev/shm"}
-
 // Hibernate implements sandbox.Hibernator.
 func (s *session) Hibernate(ctx context.Context) error {
 	if err := s.take(ctx); err != nil {
@@ -94,7 +91,7 @@ func (s *session) save(ctx context.Context, live *interpreter) (err error) {
 		}
 	}()
 	live.watchdog.running(true)
-	snapshot, err := live.client.Save(ctx, w, kernel.SaveLimits{Bytes: limit, Time: saveLimit, Scratch: scratch})
+	snapshot, err := live.client.Save(ctx, w, kernel.SaveLimits{Bytes: limit, Time: saveLimit, Scratch: live.places.Scratch})
 	live.watchdog.running(false)
 	if errors.Is(err, kernel.ErrDied) {
 		s.saveKilled(live, err)

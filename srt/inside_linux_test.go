@@ -70,7 +70,7 @@ print(json.dumps(f))
 func TestInside(t *testing.T) {
 	asEachUser(t, func(t *testing.T) {
 		t.Setenv("WALL_TEST_SECRET", "hunter2")
-		n := wall(t)
+		n := nativeWall(t)
 		leak, err := os.Open("/etc/hostname") // a descriptor without close-on-exec, as a library may leave one
 		if err != nil {
 			t.Fatal(err)
@@ -282,7 +282,7 @@ print("done")
 
 func TestAttacks(t *testing.T) {
 	asEachUser(t, func(t *testing.T) {
-		n := wall(t)
+		n := nativeWall(t)
 		port, abstract := hostServers(t)
 		out, err := tryPython(t, n, testPolicy(workspace(t, n)), command{Path: testPython, Args: []string{"-I", "-c", attacksCode, port, abstract}})
 		if err != nil || out != "done\n" {
@@ -310,7 +310,7 @@ func TestAttacksWithoutWall(t *testing.T) {
 // The workspace of a session, seen from the host.
 func TestReadOnlyWorkspace(t *testing.T) {
 	asEachUser(t, func(t *testing.T) {
-		n := wall(t)
+		n := nativeWall(t)
 		dir := workspace(t, n)
 		uid, gid := n.hostIDs()
 		file := filepath.Join(dir, "f")
@@ -342,7 +342,7 @@ except PermissionError: pass`)
 // What honest code needs.
 func TestHonest(t *testing.T) {
 	asEachUser(t, func(t *testing.T) {
-		n := wall(t)
+		n := nativeWall(t)
 		p := testPolicy(workspace(t, n))
 		p.Memory, p.Tasks = 512*mib, 128
 		out, err := tryPython(t, n, p, command{Path: testPython, Args: []string{"-I", "-c", honestCode}, Dir: guestWorkspace})

@@ -13,12 +13,12 @@ import (
 
 // memoryOf adds up what all processes behind the wall use, and what they hold. Resident sizes count pages that processes share once for
 // each of them, so only a sum beyond limit is counted again, exactly and at greater cost.
-func memoryOf(pid int, limit int64, h held) (int64, error) {
-	g, err := guestOf(pid)
+func memoryOf(k kin, limit int64, h held) (int64, error) {
+	g, err := guestOf(k)
 	if err != nil {
 		return 0, err
 	}
-	files, devices := memoryFiles(pid)
+	files, devices := memoryFiles(k.first)
 	all := append(g.others, g.first)
 	total := files + h.memory
 	for _, p := range all {

@@ -18,7 +18,7 @@ import (
 // guest, outside everything belongs to root still.
 func TestForeignWorkspace(t *testing.T) {
 	required(t, os.Geteuid() == 0, "only root can show another user's directory")
-	n := wall(t)
+	n := nativeWall(t)
 	for _, owner := range []int{0, 4321} {
 		t.Run(strconv.Itoa(owner), func(t *testing.T) {
 			// Below a directory that the guest's id can't enter.
@@ -73,7 +73,7 @@ func privateDir(t *testing.T) string {
 // A file system that can't map ids is told of, with the remedy.
 func TestForeignWorkspaceRefused(t *testing.T) {
 	required(t, os.Geteuid() == 0, "only root can show another user's directory")
-	n := wall(t)
+	n := nativeWall(t)
 	_, err := n.start(t.Context(), testPolicy("/proc/sys"), command{Path: "/bin/true"}) // procfs can't
 	if layerOf(err) != layerWorkspace || !strings.Contains(err.Error(), "chown it to 65534") {
 		t.Error(err)
@@ -83,7 +83,7 @@ func TestForeignWorkspaceRefused(t *testing.T) {
 // An interpreter below root's own home.
 func TestPrefixBelowPrivateDirectory(t *testing.T) {
 	asEachUser(t, func(t *testing.T) {
-		n := wall(t)
+		n := nativeWall(t)
 		prefix := filepath.Join(privateDir(t), "prefix")
 		if err := os.MkdirAll(filepath.Join(prefix, "bin"), 0o755); err != nil {
 			t.Fatal(err)
@@ -114,7 +114,7 @@ func TestPrefixBelowPrivateDirectory(t *testing.T) {
 // A link that a guest left in its workspace must not lead the next start's mounts astray.
 func TestMountThroughPlantedLink(t *testing.T) {
 	asEachUser(t, func(t *testing.T) {
-		n := wall(t)
+		n := nativeWall(t)
 		dir, outside := workspace(t, n), workspace(t, n)
 		if err := os.Symlink(outside, filepath.Join(dir, "sub")); err != nil {
 			t.Fatal(err)
@@ -134,7 +134,7 @@ func TestMountThroughPlantedLink(t *testing.T) {
 
 func TestExtraDescriptorsAndFiles(t *testing.T) {
 	asEachUser(t, func(t *testing.T) {
-		n := wall(t)
+		n := nativeWall(t)
 		var ours, theirs []*os.File
 		for range 3 {
 			r, w, err := os.Pipe()
@@ -171,7 +171,7 @@ except OSError: pass`)},
 // Limits that the guest runs into, and the host does not notice.
 func TestHeld(t *testing.T) {
 	asEachUser(t, func(t *testing.T) {
-		n := wall(t)
+		n := nativeWall(t)
 		p := testPolicy(workspace(t, n))
 		p.Tasks, p.Inodes, p.Disk, p.FileSize, p.Memory = 40, 200, 8*mib, 4*mib, 128*mib
 		out := python(t, n, p, `
@@ -212,7 +212,7 @@ n, e = until(lambda i: held.append(bytearray(10 << 20)), 100); held.clear(); pri
 // The smallest limits that a policy may set let the wall be built and Python start.
 func TestSmallest(t *testing.T) {
 	asEachUser(t, func(t *testing.T) {
-		n := wall(t)
+		n := nativeWall(t)
 		var theirs []*os.File
 		for range 32 {
 			f, err := os.Open("/dev/null")
@@ -233,7 +233,7 @@ func TestSmallest(t *testing.T) {
 // However the server dies, everything inside dies with it.
 func TestServerKilled(t *testing.T) {
 	if acting() == "server" {
-		n := wall(t)
+		n := nativeWall(t)
 		// The guest has left its parent and session, as far as it can.
 		c, err := n.start(t.Context(), Policy{}, command{Path: testPython, Stdout: os.Stderr, Args: []string{"-I", "-c", `
 import os, time

@@ -84,7 +84,7 @@ func (n *native) start(ctx context.Context, p Policy, c command) (_ *cage, err e
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	if err := errors.Join(p.validate(), c.validate(p)); err != nil {
+	if err := errors.Join(p.atWorkspace(), p.validate(), c.validate(p)); err != nil {
 		return nil, failed(layerPolicy, err)
 	}
 	p.countsSegments = n.cgroups != nil
@@ -166,7 +166,7 @@ func (s *starting) run(ctx context.Context) (_ *cage, err error) {
 	if err != nil {
 		return nil, err
 	}
-	cage := cageOf(cmd, s.group, s.config.Policy.Memory)
+	cage := nativeCage(cmd, s.group, s.config.Policy.Memory)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, cage.Kill())

@@ -46,8 +46,8 @@ func asEachUser(t *testing.T, test func(*testing.T)) {
 	})
 }
 
-// wall returns a wall that is taken down with the test.
-func wall(t *testing.T) *native {
+// nativeWall returns a wall that is taken down with the test.
+func nativeWall(t *testing.T) *native {
 	t.Helper()
 	n, err := newNative(testNative())
 	if err != nil {
@@ -125,7 +125,7 @@ func tryPython(t *testing.T, n *native, p Policy, c command) (string, error) {
 
 func TestStart(t *testing.T) {
 	asEachUser(t, func(t *testing.T) {
-		n := wall(t)
+		n := nativeWall(t)
 		dir := workspace(t, n)
 		out := python(t, n, testPolicy(dir), `
 import os

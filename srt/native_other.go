@@ -19,7 +19,6 @@ type (
 		Proc       string
 	}
 	native struct{}
-	cage   struct{}
 )
 
 func newNative(nativeConfig) (*native, error) { return nil, errNoNative }
@@ -29,19 +28,7 @@ func (*native) limitsMemory() bool                                    { return f
 func (*native) hostIDs() (uid, gid int)                               { return os.Geteuid(), os.Getegid() }
 func (*native) close() error                                          { return nil }
 
-func (*cage) Pid() int                { return 0 }
-func (*cage) Done() <-chan struct{}   { return nil }
-func (*cage) Wait() *os.ProcessState  { return nil }
-func (*cage) Kill() error             { return errNoNative }
-func (*cage) Close() error            { return errNoNative }
-func (*cage) OOMKills() (int64, bool) { return 0, false }
-func (*cage) oomKilled() bool         { return false }
-func (*cage) limitsMemory() bool      { return false }
-func (*cage) memory() (int64, error)  { return 0, errNoNative }
-
 func (*native) hostFacts() [][2]string { return nil }
-
-func sweepCgroups() error { return nil }
 
 // BeChild is the hidden half of the binary; on this system it has nothing to do.
 func BeChild([]string) int {

@@ -54,7 +54,7 @@ func (s source) open() (int, unix.Stat_t, error) {
 
 // samePlaces refuses places of the operator's of which one is no longer what New saw.
 func (l *Local) samePlaces() error {
-	for _, m := range l.policy(l.cfg.Workspace).shown() {
+	for _, m := range l.policy(l.cfg.Workspace, l.wall.places(l.cfg.Workspace)).shown() {
 		is, err := identityOf(m.held)
 		if err == nil && is != (placeID{}) {
 			var fd int

@@ -34,7 +34,7 @@ func TestMountSwappedByGuest(t *testing.T) {
 			"again":     "os.rmdir('d'); os.mkdir('d')",
 			"nothing":   "os.rmdir('d')",
 		} {
-			n := wall(t)
+			n := nativeWall(t)
 			dir := workspace(t, n)
 			d := filepath.Join(dir, "d")
 			if err := os.Mkdir(d, 0o755); err != nil {
@@ -122,7 +122,7 @@ func TestWorkspaceReplaced(t *testing.T) {
 // A server of the host that listens in a shared directory is not reached.
 func TestSocketsCovered(t *testing.T) {
 	asEachUser(t, func(t *testing.T) {
-		n := wall(t)
+		n := nativeWall(t)
 		dir, data := workspace(t, n), workspace(t, n)
 		uid, gid := n.hostIDs()
 		for _, path := range []string{filepath.Join(dir, "stream"), filepath.Join(data, "deep", "er", "a b")} {

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// guestWorkspace is where every guest finds its workspace, whatever the host calls it.
+// guestWorkspace is where a guest finds its workspace, whatever the host calls it, in a root
+// that the wall has made.
 const guestWorkspace = "/workspace"
 
 // Policy says what the code inside may see and use. It is a plain value, safe to
@@ -17,7 +18,7 @@ const guestWorkspace = "/workspace"
 // nothing writable but a small private /tmp and /dev/shm, no program from a
 // writable place. There is no field for the network: loopback alone, always.
 type Policy struct {
-	Workspace Mount   // Guest may be left out and is always /workspace; no Host means no workspace
+	Workspace Mount   // Guest may be left out and is /workspace then; no Host means no workspace
 	Mounts    []Mount // further places of the host that the operator named
 
 	// ReadOnly are host paths shown at the same place, read-only and executable:
@@ -34,6 +35,11 @@ type Policy struct {
 	// the mounts and /tmp, and memfd_create be called. Python needs it (a workspace may
 	// hold a venv or an extension module); a wall for commands does not.
 	AllowExec bool
+
+	// Tmp, where it is not "", is a directory that takes the place of the private /tmp: behind a
+	// wall that makes no root of its own it is one of the host's, which the wall makes for the
+	// guest and takes away with it. The limits of /tmp are then the watchdog's to hold.
+	Tmp string
 
 	sharesHost     bool // there are no namespaces: what the kernel finds by number or name may be the host's
 	countsSegments bool // System V memory counts against the session; where it does not, there is none
@@ -148,6 +154,14 @@ func within(p string, dirs ...string) bool {
 	})
 }
 
+// tmp is where the guest finds its private temporary files.
+func (p Policy) tmp() string {
+	if p.Tmp != "" {
+		return p.Tmp
+	}
+	return "/tmp"
+}
+
 // bare reports whether p is for a root of programs alone.
 func (p Policy) bare() bool { return p.Programs != nil }
 
@@ -164,13 +178,13 @@ func (p Policy) validate() error {
 	var faults []error
 	fault := func(format string, a ...any) { faults = append(faults, fmt.Errorf(format, a...)) }
 
-	if p.Workspace.Guest != guestWorkspace {
-		fault("workspace must be at %s, not %q", guestWorkspace, p.Workspace.Guest)
+	if !clean(p.Workspace.Guest) {
+		fault("workspace at %q: not an absolute, clean path", p.Workspace.Guest)
 	}
 	if p.Workspace.Host != "" && !clean(p.Workspace.Host) {
 		fault("workspace %q is not an absolute, clean path", p.Workspace.Host)
 	}
-	seen := []string{guestWorkspace}
+	seen := []string{p.Workspace.Guest}
 	for _, m := range p.Mounts {
 		switch {
 		case !clean(m.Host) || !clean(m.Guest):
@@ -239,6 +253,17 @@ func (p Policy) validateLimits(fault func(string, ...any)) {
 	if p.OpenFiles < minOpenFiles {
 		fault("%d open files are below %d", p.OpenFiles, minOpenFiles)
 	}
+}
+
+// atWorkspace is validate for a wall whose root is always the same.
+func (p Policy) atWorkspace() error {
+	if p.Workspace.Guest != guestWorkspace {
+		return fmt.Errorf("workspace must be at %s, not %q", guestWorkspace, p.Workspace.Guest)
+	}
+	if p.Tmp != "" {
+		return fmt.Errorf("%s can't take the place of /tmp", p.Tmp)
+	}
+	return nil
 }
 
 func clean(p string) bool {

@@ -64,7 +64,7 @@ func TestPolicyFaults(t *testing.T) {
 	}{
 		{Policy{Workspace: Mount{Host: "relative"}}, "workspace"},
 		{Policy{Workspace: Mount{Host: "/a/../b"}}, "workspace"},
-		{Policy{Workspace: Mount{Host: "/a", Guest: "/elsewhere"}}, "must be at /workspace"},
+		{Policy{Workspace: Mount{Host: "/a", Guest: "elsewhere"}}, "workspace"},
 		{Policy{Mounts: []Mount{{Host: "/a", Guest: "/usr/lib/x"}}}, "belongs to the wall"},
 		{Policy{Mounts: []Mount{{Host: "/a", Guest: "/proc"}}}, "belongs to the wall"},
 		{Policy{Mounts: []Mount{{Host: "/a", Guest: "/etc/passwd"}}}, "belongs to the wall"},
@@ -141,7 +141,7 @@ func TestLimitsHaveOneBound(t *testing.T) {
 	}
 	l := &Local{cfg: Config{Limits: smallest}}
 	l.programs = &programs{shown: []Shown{}}
-	for _, p := range []Policy{l.policy("/w"), l.commandPolicy("/w")} {
+	for _, p := range []Policy{l.policy("/w", (*native)(nil).places("/w")), l.commandPolicy("/w", (*native)(nil).places("/w"))} {
 		if err := p.withDefaults().validate(); err != nil {
 			t.Error(err)
 		}
@@ -160,7 +160,7 @@ func TestCommandPolicy(t *testing.T) {
 		python:   Interpreter{Prefixes: []string{"/opt/py"}},
 		programs: &programs{shown: []Shown{{selfExe, guestWarden, true}}},
 	}
-	p, python := l.commandPolicy("/w").withDefaults(), l.policy("/w").withDefaults()
+	p, python := l.commandPolicy("/w", (*native)(nil).places("/w")).withDefaults(), l.policy("/w", (*native)(nil).places("/w")).withDefaults()
 	if err := p.validate(); err != nil {
 		t.Error(err)
 	}

@@ -17,6 +17,7 @@ type interpreter struct {
 	client *kernel.Client
 	output *kernel.Output // the client's
 	policy Policy
+	places places // as its code knows them
 
 	watchdog *watchdog // nil before it runs code for a session
 
@@ -27,7 +28,8 @@ type interpreter struct {
 // startInterpreter raises the wall and executes Python behind it. It returns
 // when Python has been executed; that it answers is for the first call to see.
 func (s *session) startInterpreter(ctx context.Context) (_ *interpreter, err error) {
-	l, policy := s.local, s.local.policy(s.workspace)
+	l, at := s.local, s.local.wall.places(s.workspace)
+	policy := l.policy(s.workspace, at)
 	var files []*os.File
 	defer func() {
 		for _, f := range files {
@@ -58,10 +60,10 @@ func (s *session) startInterpreter(ctx context.Context) (_ *interpreter, err err
 		var c *cage
 		c, err = l.wall.start(ctx, policy, command{
 			Path:   l.python.Path,
-			Args:   []string{"-I", "-S", guestKernel + "main.pyc", "--in", "3", "--out", "4", "--oom-fd", "5", "--held", "1", "--workdir", guestWorkspace, "--checkpoint", string(l.cfg.Checkpoint)},
-			Env:    l.guestEnv(),
-			Dir:    guestWorkspace,
-			Files:  l.kernelFiles(),
+			Args:   []string{"-I", "-S", at.Kernel + "main.pyc", "--in", "3", "--out", "4", "--oom-fd", "5", "--held", "1", "--workdir", at.Workspace, "--checkpoint", string(l.cfg.Checkpoint)},
+			Env:    l.guestEnv(at),
+			Dir:    at.Workspace,
+			Files:  l.kernelFiles(at),
 			Stdout: guestStdout, Stderr: guestStderr,
 			Extra: []*os.File{guestIn, guestOut},
 			OOMFD: true, Held: true,
@@ -73,7 +75,7 @@ func (s *session) startInterpreter(ctx context.Context) (_ *interpreter, err err
 			}
 		}
 		if err == nil {
-			return l.connect(c, policy, in, out, kernel.NewOutput(stdout, stderr, l.cfg.Limits.Output)), nil
+			return l.connect(c, policy, at, in, out, kernel.NewOutput(stdout, stderr, l.cfg.Limits.Output)), nil
 		}
 	}
 	for _, f := range []*os.File{stdout, stderr, in, out} {
@@ -85,17 +87,17 @@ func (s *session) startInterpreter(ctx context.Context) (_ *interpreter, err err
 }
 
 // connect makes the talk to a started interpreter.
-func (l *Local) connect(c *cage, policy Policy, in, out *os.File, output *kernel.Output) *interpreter {
+func (l *Local) connect(c *cage, policy Policy, at places, in, out *os.File, output *kernel.Output) *interpreter {
 	client := kernel.NewClient(kernel.Config{
 		In: in, Out: out, Output: output, Memory: policy.Memory, Start: startTimeout, OOM: c.oomKilled,
-		Hints:   map[string]string{"network": networkHint, "path": policy.pathHint(), "package": packageHint},
+		Hints:   map[string]string{"network": at.networkHint(), "path": policy.pathHint(), "package": packageHint},
 		Unsaved: unsaved(l.cfg),
 		Parked: func(pid int, yes bool) {
 			l.checkpoints.count(yes)
-			parked(c.Pid(), pid, yes)
+			parked(c.kin, pid, yes)
 		},
 	})
-	return &interpreter{cage: c, client: client, output: output, policy: policy}
+	return &interpreter{cage: c, client: client, output: output, policy: policy, places: at}
 }
 
 // watch holds the limits of the session's that the kernel doesn't hold.
@@ -113,10 +115,10 @@ func infra(err error) error {
 	return &sandbox.Error{Status: sandbox.StatusInfra, Err: err}
 }
 
-func (l *Local) kernelFiles() map[string][]byte {
+func (l *Local) kernelFiles(at places) map[string][]byte {
 	files := map[string][]byte{}
 	for name, code := range l.python.compiled {
-		files[guestKernel+name] = code
+		files[at.Kernel+name] = code
 	}
 	return files
 }

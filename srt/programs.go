@@ -150,8 +150,8 @@ const (
 
 // commandPolicy is what a session's commands may see and use: what its Python sees, but
 // read-only and noexec, and of the system nothing but the programs of the list.
-func (l *Local) commandPolicy(workspace string) Policy {
-	p := l.policy(workspace)
+func (l *Local) commandPolicy(workspace string, at places) Policy {
+	p := l.policy(workspace, at)
 	p.Workspace.Writable, p.AllowExec = false, false
 	p.Mounts = slices.Clone(p.Mounts)
 	for i := range p.Mounts {

@@ -101,7 +101,7 @@ func (s *session) makeWorkspace() (err error) {
 			err = errors.Join(err, s.folder.Close())
 		}
 	}()
-	if policy := s.local.policy(s.workspace); policy.Workspace.Writable {
+	if policy := s.local.policy(s.workspace, s.local.wall.places(s.workspace)); policy.Workspace.Writable {
 		s.disk = newDisk(policy, s.local.before)
 	}
 	if s.local.cfg.workspace == nil || s.local.cfg.WorkspaceApart {
@@ -367,11 +367,11 @@ func (s *session) end(last func() error) error {
 
 // guestEnv is the whole environment inside the wall. The operator's variables
 // take the place of ours.
-func (l *Local) guestEnv() []string {
+func (l *Local) guestEnv(at places) []string {
 	threads := strconv.Itoa(min(runtime.NumCPU(), 4)) // pools as large as a big machine die under a task limit
 	env := []string{
 		"PATH=" + strings.Join([]string{filepath.Dir(l.python.Path), "/usr/local/bin", "/usr/bin", "/bin"}, ":"),
-		"HOME=/tmp", "TMPDIR=/tmp", "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "MPLBACKEND=Agg", "MPLCONFIGDIR=/tmp/.matplotlib",
+		"HOME=" + at.Tmp, "TMPDIR=" + at.Tmp, "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "MPLBACKEND=Agg", "MPLCONFIGDIR=" + at.Tmp + "/.matplotlib",
 		"OMP_NUM_THREADS=" + threads, "OPENBLAS_NUM_THREADS=" + threads, "MKL_NUM_THREADS=" + threads, "NUMEXPR_NUM_THREADS=" + threads,
 	}
 	env = slices.DeleteFunc(env, func(ours string) bool {

@@ -87,7 +87,7 @@ func atRest(t *testing.T, s *session) holding {
 	first, same := s.live.cage.Pid(), 0
 	for deadline := time.Now().Add(20 * time.Second); same < 10 && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		worker, standby := s.live.client.Processes()
-		h := holding{processes: len(descendants(first, nil)), supervisor: descriptorsOf(t, fmt.Sprintf("/proc/%d", first)), worker: descriptorsOf(t, behind(first, worker))}
+		h := holding{processes: len(descendants(first, nil)), supervisor: descriptorsOf(t, fmt.Sprintf("/proc/%d", first)), worker: descriptorsOf(t, behind(s.live.cage.kin, worker))}
 		same++
 		if h != last || standby == 0 || h.processes != 3 { // one may be in the making
 			last, same = h, 0

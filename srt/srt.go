@@ -21,6 +21,7 @@ var (
 
 // Config says what sessions get. The zero value is the strictest.
 type Config struct {
+	Wall              string          // auto, native, srt or landlock; "" = auto, the first of native and srt that holds
 	Python            string          // interpreter: a path or a name on PATH; "" = python3 of PATH
 	Workspace         string          // host directory that all sessions share; "" = a temporary one for each
 	WorkspaceReadOnly bool            // the shared workspace can't be written
@@ -49,7 +50,7 @@ type Config struct {
 type Local struct {
 	cfg      Config
 	python   Interpreter
-	wall     *native
+	wall     wall
 	programs *programs // of cfg.Commands; nil = none
 	runtime  *runtimeDir
 	state    *stateDir      // nil = sessions end with the server
@@ -89,20 +90,9 @@ func New(ctx context.Context, cfg Config) (_ *Local, err error) {
 	if l.python, err = safeInterpreter(ctx, cfg); err != nil {
 		return nil, &sandbox.Error{Status: sandbox.StatusInfra, Layer: "python", Err: err}
 	}
-	if err := checkMountPoints(cfg.Mounts, l.python.Prefixes); err != nil {
-		return nil, infra(failed(layerPolicy, err))
-	}
-	if l.wall, err = newNative(cfg.native); err != nil {
-		return nil, infra(err)
-	}
 	if cfg.Commands != nil {
 		if l.programs, err = findPrograms(cfg.Commands); err != nil {
 			return nil, infra(failed(layerPolicy, err))
-		}
-	}
-	if !l.wall.limitsMemory() {
-		if err := canWatchMemory(); err != nil {
-			return nil, infra(failed(layerCgroup, err))
 		}
 	}
 	if err := l.openState(); err != nil {
@@ -122,8 +112,7 @@ func New(ctx context.Context, cfg Config) (_ *Local, err error) {
 	if l.runtime, err = newRuntimeDir(); err != nil {
 		return nil, err
 	}
-	l.pool = newPool(l)                     // which starts to work while the wall is tried
-	if err := l.selfTest(ctx); err != nil { // and it is closed
+	if err := l.raise(ctx); err != nil {
 		return nil, err
 	}
 	if err := l.pool.proven(ctx); err != nil {
@@ -144,7 +133,7 @@ func (c Config) resolve() (Config, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	errs = append(errs, CheckWarm(c.Warm, c.Preload))
+	errs = append(errs, CheckWall(c.Wall), CheckWarm(c.Warm, c.Preload))
 	c.Preload = append([]string{}, c.Preload...)
 	c.Mounts = append([]Mount{}, c.Mounts...)
 	c.Env = append([]string{}, c.Env...)
@@ -169,7 +158,10 @@ func (l *Local) Ready() int { return l.pool.size() }
 func (l *Local) Checkpoints() sandbox.Checkpoints { return l.checkpoints.read() }
 
 // String implements sandbox.Sandbox.
-func (l *Local) String() string { return l.policy(l.described()).String() }
+func (l *Local) String() string {
+	described := l.described()
+	return l.wall.describe(l.policy(described, l.wall.places(described)))
+}
 
 // described is the workspace in words.
 func (l *Local) described() string {
@@ -182,8 +174,9 @@ func (l *Local) described() string {
 	return "a temporary directory of each session's own"
 }
 
-// policy is what a session with this workspace may see and use.
-func (l *Local) policy(workspace string) Policy {
+// policy is what a session with this workspace may see and use, who finds it at a place
+// that the wall has named.
+func (l *Local) policy(workspace string, at places) Policy {
 	lim := l.cfg.Limits
 	held := l.cfg.workspace
 	if l.cfg.WorkspaceApart {
@@ -191,7 +184,7 @@ func (l *Local) policy(workspace string) Policy {
 	}
 	return Policy{
 		Workspace: Mount{
-			Host: workspace, Guest: guestWorkspace, held: held,
+			Host: workspace, Guest: at.Workspace, held: held,
 			Writable: l.cfg.Workspace == "" || !l.cfg.WorkspaceReadOnly,
 		},
 		Mounts:    l.cfg.Mounts,
@@ -199,6 +192,7 @@ func (l *Local) policy(workspace string) Policy {
 		AllowExec: true, // compiled modules and virtual environments in a workspace
 		Memory:    lim.Memory, Disk: lim.Disk, Shm: lim.Shm, FileSize: lim.Disk,
 		Tasks: lim.Tasks, OpenFiles: lim.OpenFiles, Inodes: lim.Inodes,
+		Tmp: at.tmp(),
 	}
 }
 

@@ -24,12 +24,12 @@ const (
 
 // parked tells the kernel which of the two to take first. It is a preference: on a host
 // that refuses it, the larger one goes.
-func parked(first, pid int, yes bool) {
+func parked(k kin, pid int, yes bool) {
 	score := workerOOM
 	if yes {
 		score = standbyOOM
 	}
-	f, err := os.OpenFile(behind(first, pid)+"/oom_score_adj", os.O_WRONLY, 0)
+	f, err := os.OpenFile(behind(k, pid)+"/oom_score_adj", os.O_WRONLY, 0)
 	if err != nil {
 		return // it has ended
 	}
@@ -37,13 +37,17 @@ func parked(first, pid int, yes bool) {
 	_, _ = f.WriteString(strconv.Itoa(score))
 }
 
-// behind is the directory of a process by the number that it has behind the wall whose
-// first process is first.
-func behind(first, pid int) string { return fmt.Sprintf("/proc/%d/root/proc/%d", first, pid) }
+// behind is the directory of a process of k by the number that the guest knows.
+func behind(k kin, pid int) string {
+	if !k.namespace {
+		return fmt.Sprintf("/proc/%d", pid)
+	}
+	return fmt.Sprintf("/proc/%d/root/proc/%d", k.first, pid)
+}
 
 // dying reports whether a process has been killed, though it may not have ended.
-func dying(first, pid int) bool {
-	b, err := os.ReadFile(behind(first, pid) + "/status")
+func dying(k kin, pid int) bool {
+	b, err := os.ReadFile(behind(k, pid) + "/status")
 	if err != nil {
 		return true
 	}
@@ -64,8 +68,8 @@ func dying(first, pid int) bool {
 }
 
 // ownMemory is what would be free if the process ended: pages that no other maps.
-func ownMemory(first, pid int) (int64, error) {
-	b, err := os.ReadFile(behind(first, pid) + "/smaps_rollup")
+func ownMemory(k kin, pid int) (int64, error) {
+	b, err := os.ReadFile(behind(k, pid) + "/smaps_rollup")
 	if err != nil {
 		return 0, err
 	}

@@ -4,8 +4,8 @@ package srt
 
 import "errors"
 
-func parked(int, int, bool) {}
+func parked(kin, int, bool) {}
 
-func dying(int, int) bool { return true }
+func dying(kin, int) bool { return true }
 
-func ownMemory(int, int) (int64, error) { return 0, errors.ErrUnsupported }
+func ownMemory(kin, int) (int64, error) { return 0, errors.ErrUnsupported }

@@ -62,9 +62,9 @@ func bareWarden(t testing.TB, programs ...string) *warden {
 		}
 		config.Programs[name] = path
 	}
-	config.Env = commandEnv(nil)
+	config.Env = commandEnv(nil, (*native)(nil).places("/w"))
 	output := kernel.NewOutput(server[2], server[3], 20_000)
-	w, err := newWarden(cageOf(cmd, nil, 0), server[0], server[1], output, config, 1<<30)
+	w, err := newWarden(nativeCage(cmd, nil, 0), server[0], server[1], output, config, 1<<30)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -392,7 +392,7 @@ func TestPipelineSearchesNothing(t *testing.T) {
 	if res := lineBy(t, w, pipelineOf("missing"), 20*time.Second); res.ExitCode != 127 || res.Stdout != "" {
 		t.Errorf("%+v", res)
 	}
-	if !slices.Contains(commandEnv(map[string]string{"a": "/opt/x/a", "ls": "/usr/bin/ls"}), "PATH=/usr/bin:/bin:/opt/x") {
+	if !slices.Contains(commandEnv(map[string]string{"a": "/opt/x/a", "ls": "/usr/bin/ls"}, places{}), "PATH=/usr/bin:/bin:/opt/x") {
 		t.Error("a program elsewhere is not on PATH")
 	}
 }

@@ -226,7 +226,7 @@ func (w *watchdog) loop() {
 // round looks once and returns how long to sleep at most.
 func (w *watchdog) round(watchesMemory bool) time.Duration {
 	m := w.moment()
-	activity, alone, err := activityOf(w.cage.Pid(), w.standby())
+	activity, alone, err := activityOf(w.cage.kin, w.standby())
 	still := err == nil && activity == w.activity
 	w.activity = activity
 	idle := watchAwake
@@ -247,7 +247,7 @@ func (w *watchdog) round(watchesMemory bool) time.Duration {
 	}
 	w.measuring(m)
 	w.owed = false
-	held, err := heldBy(w.cage.Pid(), watchesMemory)
+	held, err := heldBy(w.cage.kin, watchesMemory)
 	if err != nil {
 		w.blindTo(err, m)
 	} else {
@@ -298,11 +298,11 @@ func (w *watchdog) checkFlight(held held) {
 
 func (w *watchdog) checkMemory(held held) {
 	limit := w.policy.Memory + watchAllowance
-	used, err := memoryOf(w.cage.Pid(), limit, held)
+	used, err := memoryOf(w.cage.kin, limit, held)
 	if err == nil && used > limit && used < 2*limit {
 		// A child between vfork and exec shares all its parent has, and counts twice.
 		time.Sleep(20 * time.Millisecond)
-		used, err = memoryOf(w.cage.Pid(), limit, held)
+		used, err = memoryOf(w.cage.kin, limit, held)
 	}
 	if err != nil || used <= limit {
 		return // an error: it has ended meanwhile
@@ -325,10 +325,10 @@ func (w *watchdog) giveUpStandby(excess int64) bool {
 	if worker == 0 || standby == 0 {
 		return false
 	}
-	own, err := ownMemory(w.cage.Pid(), standby)
+	own, err := ownMemory(w.cage.kin, standby)
 	// In this order: what the two share is the standby's own once the worker is dying, and
 	// then it is needed.
-	if err != nil || own < max(excess, w.policy.Memory/8) || dying(w.cage.Pid(), worker) {
+	if err != nil || own < max(excess, w.policy.Memory/8) || dying(w.cage.kin, worker) {
 		return false
 	}
 	err = w.client.Discard()

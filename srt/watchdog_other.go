@@ -8,7 +8,7 @@ type held struct {
 	flight       int
 }
 
-func activityOf(int, int) (uint64, bool, error) { return 0, false, errNoNative }
-func heldBy(int, bool) (held, error)            { return held{}, nil }
-func memoryOf(int, int64, held) (int64, error)  { return 0, errNoNative }
+func activityOf(kin, int) (uint64, bool, error) { return 0, false, errNoNative }
+func heldBy(kin, bool) (held, error)            { return held{}, nil }
+func memoryOf(kin, int64, held) (int64, error)  { return 0, errNoNative }
 func canWatchMemory() error                     { return errNoNative }

@@ -31,6 +31,7 @@ type logFlags struct {
 }
 
 type wallFlags struct {
+	Wall      string  `default:"auto" help:"What keeps code away from this machine: auto (the first of native, srt that holds), native, srt or landlock (${default})."`
 	Python    string  `placeholder:"PATH" help:"Python interpreter; usually python3 of PATH."`
 	Mount     []mount `sep:"none" env:"-" placeholder:"SRC:DST[:rw]" help:"Host directory that code may see, read-only unless it ends in :rw. Repeatable ($MCP_SANDBOX_MOUNT, one a line)."`
 	Memory    size    `default:"2GiB" help:"Memory of a session (${default})."`
@@ -152,6 +153,9 @@ func (c *cli) check(command string) error {
 
 func (f *wallFlags) check() error {
 	var errs []error
+	if err := srt.CheckWall(f.Wall); err != nil {
+		errs = append(errs, fmt.Errorf("--%w", err))
+	}
 	errs = append(errs, several("mount", &f.Mount), several("env", &f.Env))
 	for _, m := range f.Mount {
 		if _, err := os.Stat(m.host); err != nil {

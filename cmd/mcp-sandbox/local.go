@@ -45,7 +45,7 @@ type localConfig struct {
 
 func openLocal(ctx context.Context, cfg localConfig) (*local, error) {
 	c := srt.Config{
-		Python: cfg.Python, Workspace: cfg.workspace, WorkspaceReadOnly: cfg.readOnly, WorkspaceApart: cfg.apart,
+		Wall: cfg.Wall, Python: cfg.Python, Workspace: cfg.workspace, WorkspaceReadOnly: cfg.readOnly, WorkspaceApart: cfg.apart,
 		StateDir: cfg.stateDir, Limits: cfg.limits(), Commands: cfg.allow, Log: cfg.log,
 		Checkpoint: sandbox.Checkpoint(cfg.checkpoint),
 		Warm:       cfg.Warm, Preload: cfg.Preload,

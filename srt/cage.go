@@ -1,22 +1,22 @@
 package srt
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 )
 
-// cage is one walled PID namespace and the control group around it. It is safe for
+// cage is all that runs behind one wall, and the control group around it. It is safe for
 // concurrent use. Whoever started it must call Close.
 type cage struct {
-	cmd   *exec.Cmd
+	cmd   *exec.Cmd     // the wall's outermost process: when it has been reaped, no process of the guest's is left
+	kin   kin           // the processes inside
 	limit int64         // of memory, in bytes
 	group *cgroup       // nil where none can be written
+	ends  ends          // how all inside is ended
 	done  chan struct{} // closed when every process inside is dead and reaped
 
 	seenOOM atomic.Int64 // kills that oomKilled has told of
@@ -24,26 +24,37 @@ type cage struct {
 	closed  error
 }
 
+// ends is how a wall ends what is behind it. Its methods may be called at any time, from
+// several goroutines, also when all is dead.
+type ends interface {
+	// kill asks for the end of everything inside, and does not wait for it.
+	kill() error
+	// press is called again and again until the end has come.
+	press()
+	// clear takes away what the start made on the host, but for the control group. It is
+	// called once, when all inside is dead.
+	clear() error
+}
+
 // cageOf takes over a started command: from here on one goroutine waits for it, and ends
 // with it.
-func cageOf(cmd *exec.Cmd, group *cgroup, limit int64) *cage {
-	c := &cage{cmd: cmd, group: group, limit: limit, done: make(chan struct{})}
+func cageOf(cmd *exec.Cmd, k kin, e ends, group *cgroup, limit int64) *cage {
+	c := &cage{cmd: cmd, kin: k, ends: e, group: group, limit: limit, done: make(chan struct{})}
 	go func() {
-		// When the kernel lets PID 1 of a namespace be reaped, it has killed and reaped all
-		// the others: no process of the guest outlives this.
 		_ = cmd.Wait() // how it ended is in ProcessState
 		close(c.done)
 	}()
 	return c
 }
 
-// Pid is the host's number of PID 1 inside. It names nobody else until Done.
-func (c *cage) Pid() int { return c.cmd.Process.Pid }
+// Pid is the host's number of the guest's first process. It names nobody else until Done.
+func (c *cage) Pid() int { return c.kin.first }
 
 // Done is closed when every process inside is dead.
 func (c *cage) Done() <-chan struct{} { return c.done }
 
-// Wait blocks until Done and says how PID 1 ended.
+// Wait blocks until Done and says how the wall's outermost process ended: with native, and
+// with it alone, that is the guest's first.
 func (c *cage) Wait() *os.ProcessState {
 	<-c.done
 	return c.cmd.ProcessState
@@ -55,7 +66,7 @@ const killPatience = 10 * time.Second
 
 // Kill ends everything inside and waits for the end. It is fine on a dead cage.
 func (c *cage) Kill() error {
-	if err := c.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := c.ends.kill(); err != nil {
 		return fmt.Errorf("srt: kill: %w", err)
 	}
 	late := time.NewTimer(killPatience)
@@ -67,10 +78,7 @@ func (c *cage) Kill() error {
 		case <-c.done:
 			return nil
 		case <-again.C:
-			// PID 1 ends the others, once it runs; on a starved machine they are in its way.
-			for _, pid := range descendants(c.Pid(), nil) {
-				_ = syscall.Kill(pid, syscall.SIGKILL) // gone is what we want
-			}
+			c.ends.press()
 		case <-late.C:
 			return fmt.Errorf("srt: kill: process %d is held in the kernel", c.Pid())
 		}
@@ -80,8 +88,11 @@ func (c *cage) Kill() error {
 // Close kills, and takes the control group away. Fine twice.
 func (c *cage) Close() error {
 	c.closing.Do(func() {
-		if c.closed = c.Kill(); c.closed == nil {
-			c.closed = c.group.remove()
+		if c.closed = c.Kill(); c.closed != nil {
+			return
+		}
+		if c.closed = c.group.remove(); c.closed == nil {
+			c.closed = c.ends.clear()
 		}
 	})
 	return c.closed
@@ -106,9 +117,9 @@ func (c *cage) memory() (int64, error) {
 	if c.group != nil {
 		return c.group.usage()
 	}
-	h, err := heldBy(c.Pid(), true)
+	h, err := heldBy(c.kin, true)
 	if err != nil {
 		return 0, err
 	}
-	return memoryOf(c.Pid(), c.limit, h)
+	return memoryOf(c.kin, c.limit, h)
 }

@@ -1,0 +1,21 @@
+package srt
+
+var _ wall = (*native)(nil)
+
+func (*native) name() string { return WallNative }
+
+// admits: the native wall gives all that can be asked for, each mount at a place of its own.
+func (*native) admits(cfg Config, prefixes []string) error {
+	return checkMountPoints(cfg.Mounts, prefixes)
+}
+
+// places of the root that the wall makes are the same for every guest.
+func (*native) places(workspace string) places {
+	at := places{Kernel: guestKernel, Warden: guestWarden, Tmp: "/tmp", Scratch: []string{"/tmp", "/dev/shm"}}
+	if workspace != "" {
+		at.Workspace = guestWorkspace
+	}
+	return at
+}
+
+func (*native) describe(p Policy) string { return p.String() }

@@ -1,0 +1,184 @@
+package srt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+
+	"mcp-sandbox/sandbox"
+)
+
+// wall is one way to keep what runs for a guest away from the host. It is safe for
+// concurrent use. Close it after the last cage.
+type wall interface {
+	// name is what --wall calls it.
+	name() string
+
+	// admits returns all that cfg asks for and this wall can't give: no session may get less
+	// without a word. prefixes are the interpreter's.
+	admits(cfg Config, prefixes []string) error
+
+	// places says where a guest whose workspace lies at a path of the host, "" for none, will
+	// find things: each time anew, for one cage. Nothing is made.
+	places(workspace string) places
+
+	// start raises the wall and executes c behind it. It returns when the program has been
+	// executed, or with the [LayerError] that says why not; then nothing is left of the
+	// attempt. ctx bounds the start alone. The files of c stay the caller's.
+	start(ctx context.Context, p Policy, c command) (*cage, error)
+
+	// describe tells a person what p is behind this wall, a line for each subject.
+	describe(p Policy) string
+
+	// limitsMemory reports whether the kernel bounds the memory of all processes of a
+	// session together; where it does not, the watchdog has to.
+	limitsMemory() bool
+
+	// hostIDs are the user and group to whom a directory that the server makes for a guest
+	// must belong.
+	hostIDs() (uid, gid int)
+
+	// close gives back what is kept between starts.
+	close() error
+}
+
+// places are paths as a guest knows them.
+type places struct {
+	Workspace string   // "" = there is none
+	Kernel    string   // of the directory of the kernel's files, with a slash at its end
+	Warden    string   // this very binary
+	Tmp       string   // HOME and TMPDIR, private and writable
+	Scratch   []string // directories that end with the wall, Tmp among them
+
+	// Host says that these are the host's own paths: there is no mount namespace, or none
+	// that we furnish.
+	Host bool
+}
+
+// tmp is what a Policy is told of the place of temporary files: nothing, where the wall
+// makes its own.
+func (at places) tmp() string {
+	if at.Host {
+		return at.Tmp
+	}
+	return ""
+}
+
+// The walls, as --wall calls them.
+const (
+	WallAuto     = "auto" // the first of native, srt that holds
+	WallNative   = "native"
+	WallSRT      = "srt"
+	WallLandlock = "landlock"
+)
+
+// Walls are the values of [Config.Wall].
+var wallNames = []string{WallAuto, WallNative, WallSRT, WallLandlock}
+
+// CheckWall refuses a name that is no wall's. "" is auto.
+func CheckWall(name string) error {
+	if name == "" || slices.Contains(wallNames, name) {
+		return nil
+	}
+	return fmt.Errorf("wall: %q is none: there are %s", name, strings.Join(wallNames, ", "))
+}
+
+// candidates are the walls to be tried, in order. It never goes below srt by itself.
+func (c Config) candidates() []string {
+	switch {
+	case c.Wall != "" && c.Wall != WallAuto:
+		return []string{c.Wall}
+	case runtime.GOOS == "linux":
+		return []string{WallNative, WallSRT}
+	}
+	return []string{WallSRT}
+}
+
+// newWall checks what can be checked without starting anything.
+func (l *Local) newWall(name string) (wall, error) {
+	switch name {
+	case WallNative:
+		n, err := newNative(l.cfg.native)
+		if err != nil {
+			return nil, err // and no interface around a nil
+		}
+		return n, nil
+	}
+	return nil, failed(layerPolicy, fmt.Errorf("the wall %s is not built yet", name))
+}
+
+// raise takes the first wall that can give what is asked for, stands, and holds.
+func (l *Local) raise(ctx context.Context) error {
+	names := l.cfg.candidates()
+	var refused []error
+	for i, name := range names {
+		err := l.try(ctx, name)
+		switch {
+		case err == nil:
+			for j, r := range refused {
+				l.cfg.Log.Warn("the wall can't be raised, and another one was", "wall", names[j], "instead", name, "err", r)
+			}
+			return nil
+		case len(names) == 1, ctx.Err() != nil:
+			return err
+		case i == 0 && errors.Is(err, errNotAdmitted): // what was asked for is at fault, and not this machine
+			return err
+		}
+		refused = append(refused, err)
+	}
+	return noWall(names, refused)
+}
+
+// errNotAdmitted is in the error of a wall that can't give what was asked for.
+var errNotAdmitted = errors.New("it can't be had behind this wall")
+
+// noWall is the error of a machine on which no wall holds, with what each has said.
+func noWall(names []string, refused []error) error {
+	e := &sandbox.Error{Status: sandbox.StatusInfra}
+	var known *sandbox.Error
+	if errors.As(refused[0], &known) {
+		e.Layer = known.Layer
+	}
+	var said []error
+	for i, err := range refused {
+		said = append(said, fmt.Errorf("the wall %s: %w", names[i], err))
+	}
+	e.Err = fmt.Errorf("no wall can be raised on this machine:\n%w", errors.Join(said...))
+	return e
+}
+
+// try raises one wall and tries to get through it. What is made ready for sessions to come
+// is started meanwhile. On an error nothing is left of it.
+func (l *Local) try(ctx context.Context, name string) (err error) {
+	if l.wall, err = l.newWall(name); err != nil {
+		return infra(err)
+	}
+	defer func() {
+		if err != nil {
+			l.pool.close()
+			err = errors.Join(err, l.wall.close())
+			l.pool, l.wall = nil, nil
+		}
+	}()
+	if err := l.wall.admits(l.cfg, l.python.Prefixes); err != nil {
+		return infra(failed(layerPolicy, unadmitted{err}))
+	}
+	if !l.wall.limitsMemory() {
+		if err := canWatchMemory(); err != nil {
+			return infra(failed(layerCgroup, err))
+		}
+	}
+	l.pool = newPool(l)
+	return l.selfTest(ctx) // and the pool is closed, if it fails
+}
+
+// unadmitted is an error with errNotAdmitted in it, and none of its words.
+type unadmitted struct{ error }
+
+func (u unadmitted) Unwrap() []error { return []error{u.error, errNotAdmitted} }
+
+// Wall is the name of the wall that sessions stand behind.
+func (l *Local) Wall() string { return l.wall.name() }

@@ -55,3 +55,20 @@ func (c command) validate(p Policy) error {
 	}
 	return errors.Join(faults...)
 }
+
+// validateHost is validate for a wall that makes no root of its own.
+func (c command) validateHost() error {
+	var faults []error
+	if !clean(c.Path) || c.Dir != "" && !clean(c.Dir) {
+		faults = append(faults, fmt.Errorf("path %q, directory %q: not absolute, clean paths", c.Path, c.Dir))
+	}
+	if len(c.Extra) > maxExtra {
+		faults = append(faults, fmt.Errorf("%d extra descriptors are more than %d", len(c.Extra), maxExtra))
+	}
+	for name := range c.Files {
+		if !clean(name) {
+			faults = append(faults, fmt.Errorf("file %q: not an absolute, clean path", name))
+		}
+	}
+	return errors.Join(faults...)
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -158,13 +159,22 @@ func (s *session) raiseWarden(ctx context.Context) (_ *warden, err error) {
 	}
 	output := kernel.NewOutput(server[2], server[3], l.cfg.Limits.Output)
 	output.Keep(s.overflow)
-	return newWarden(c, server[0], server[1], output, l.wardenConfig(at), policy.withDefaults().Memory)
+	return newWarden(c, server[0], server[1], output, l.wardenConfig(at), policy.withDefaults())
 }
 
 // wardenConfig is what a session's warden is told.
 func (l *Local) wardenConfig(at places) wardenConfig {
+	programs := l.programs.paths
+	if at.Host {
+		programs = maps.Clone(programs)
+		for program, guest := range applets {
+			if programs[program] == guest {
+				programs[program] = at.Warden
+			}
+		}
+	}
 	return wardenConfig{
-		List: l.cfg.Commands.Options(), Programs: l.programs.paths, Env: commandEnv(l.programs.paths, at),
+		List: l.cfg.Commands.Options(), Programs: programs, Env: commandEnv(l.programs.paths, at),
 		Scratch: at.Scratch,
 	}
 }

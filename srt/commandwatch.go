@@ -8,8 +8,8 @@ import (
 	"mcp-sandbox/sandbox/kernel"
 )
 
-// commandWatch holds the memory limit of a line of commands where no control
-// group does. A line leaves nothing behind, so the watch lives as long as the
+// commandWatch holds the limits of a line of commands that the kernel doesn't: of memory
+// where no control group does, and of temporary files on the server's disk. A line leaves nothing behind, so the watch lives as long as the
 // line; one that is over before the first look costs a timer.
 type commandWatch struct {
 	mu    sync.Mutex
@@ -18,7 +18,7 @@ type commandWatch struct {
 
 func watchCommands(w *warden) *commandWatch {
 	c := &commandWatch{}
-	if w.cage.limitsMemory() {
+	if w.cage.limitsMemory() && w.scratch == nil {
 		return c
 	}
 	c.mu.Lock()
@@ -38,8 +38,15 @@ func (c *commandWatch) look(w *warden) {
 	limit := w.memory + watchAllowance
 	// Nothing is held beside files and memory: there are no memory files behind that wall,
 	// and deleted ones lie on /tmp, which counts by what is used of it.
-	if used, err := memoryOf(w.cage.kin, limit, held{}); err == nil && used > limit { // an error: it has ended meanwhile
-		w.stop(kernel.StopReason{Status: sandbox.StatusOOM, Text: outOfMemory(w.memory, allEnded)})
+	if !w.cage.limitsMemory() {
+		if used, err := memoryOf(w.cage.kin, limit, held{}); err == nil && used > limit { // an error: it has ended meanwhile
+			w.stop(kernel.StopReason{Status: sandbox.StatusOOM, Text: outOfMemory(w.memory, allEnded)})
+		}
+	}
+	if w.scratch != nil {
+		if used, err := w.scratch.measure(0); err == nil && used.beyond(w.scratch.soft) {
+			w.stop(kernel.StopReason{Status: sandbox.StatusError, Text: w.scratch.text(used)})
+		}
 	}
 	c.timer.Reset(max(watchBusy, watchShare*time.Since(begun)))
 }

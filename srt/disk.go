@@ -18,8 +18,8 @@ import (
 // killed with all that runs in the session. Beyond last, twice the limit and a burst
 // more, nothing runs any longer.
 type disk struct {
-	dir              string
-	limit            usage // what the session itself may add
+	what, dir        string // in a sentence: the workspace
+	limit            usage  // what the session itself may add
 	soft, hard, last usage
 	spare            map[fileID]struct{}
 	uploads          sync.Mutex   // held while an upload looks for room and reserves it
@@ -72,9 +72,20 @@ func holdings(dir string) (before, error) {
 func newDisk(p Policy, b before) *disk {
 	p = p.withDefaults()
 	limit := usage{bytes: p.Disk, inodes: p.Inodes}
-	d := &disk{dir: p.Workspace.Host, limit: limit, spare: b.closed, soft: b.usage.plus(limit)}
+	d := &disk{what: "workspace", dir: p.Workspace.Host, limit: limit, spare: b.closed, soft: b.usage.plus(limit)}
 	d.hard = d.soft.plus(usage{bytes: max(limit.bytes/4, diskRound), inodes: max(limit.inodes/4, 1000)})
 	d.last = d.soft.plus(limit).plus(usage{bytes: diskBurst, inodes: limit.inodes})
+	return d
+}
+
+// newScratch watches the directory that takes the place of a private /tmp; nil where there is none.
+func newScratch(p Policy) *disk {
+	if p.Tmp == "" {
+		return nil
+	}
+	p.Workspace.Host = p.Tmp
+	d := newDisk(p, before{})
+	d.what = "directory for temporary files"
 	return d
 }
 
@@ -165,12 +176,12 @@ func (d *disk) judgeBlind(now, was usage, m moment) ruling {
 func (d *disk) text(now usage) string {
 	switch {
 	case now.bytes > d.soft.bytes:
-		return fmt.Sprintf("The workspace holds more than %s, its limit: delete files.", kernel.Bytes(d.soft.bytes))
+		return fmt.Sprintf("The %s holds more than %s, its limit: delete files.", d.what, kernel.Bytes(d.soft.bytes))
 	case now.inodes > d.soft.inodes:
-		return fmt.Sprintf("The workspace holds more than %d files and directories, its limit: delete some.", d.soft.inodes)
+		return fmt.Sprintf("The %s holds more than %d files and directories, its limit: delete some.", d.what, d.soft.inodes)
 	}
-	return fmt.Sprintf("The size of the workspace can't be told, which counts as beyond its limit: its directory %q "+
-		"is closed to its owner or too deep (%d levels): open it by chmod u+rwx, or remove it.", now.blind, maxDepth)
+	return fmt.Sprintf("The size of the %s can't be told, which counts as beyond its limit: its directory %q "+
+		"is closed to its owner or too deep (%d levels): open it by chmod u+rwx, or remove it.", d.what, now.blind, maxDepth)
 }
 
 // refuses is why no code may run any longer; "" if it may. The session must be closed, or

@@ -49,18 +49,17 @@ type domain struct {
 // this very binary, and /proc, in which the supervisor finds what the guest has started.
 func (d domain) outer() (fd int, flags uint32, err error) {
 	return d.ruleset(
-		landlock.PathAccess(readRights, "/proc"),
+		landlock.PathAccess(readRights|ll.AccessFSWriteFile, "/proc"), // to write its own oom_score_adj
 		landlock.PathAccess(execRights|ll.AccessFSReadFile, selfExe),
 	)
 }
 
 // inner is the ruleset of whatever runs for the guest.
 func (d domain) inner() (fd int, flags uint32, err error) {
-	rules := []landlock.Rule{landlock.PathAccess(ll.AccessFSReadFile, procFiles...).IgnoreIfMissing()}
 	if d.Policy.bare() {
-		rules = append(rules, landlock.PathAccess(execRights|ll.AccessFSReadFile, selfExe)) // which starts the commands
+		return d.ruleset(landlock.PathAccess(execRights|ll.AccessFSReadFile, selfExe)) // which starts the commands
 	}
-	return d.ruleset(rules...)
+	return d.ruleset(landlock.PathAccess(ll.AccessFSReadFile, procFiles...).IgnoreIfMissing())
 }
 
 // ruleset denies all TCP, abstract sockets and signals beyond the domain, and in the tree of

@@ -45,13 +45,16 @@ const (
 
 // guardConfig is all that the three are told.
 type guardConfig struct {
-	Domain     domain
-	Tasks      int    // RLIMIT_NPROC, which counts all that the user runs
-	Filter     []byte // the assembled seccomp program
-	Path, Dir  string
-	Args, Env  []string
-	Extra      int  // descriptors to pass on
-	Supervisor bool // the program raises the inner domain by itself, in what it forks: the ruleset comes after Extra
+	Domain    domain
+	Tasks     int    // RLIMIT_NPROC, which counts all that the user runs
+	Filter    []byte // the assembled seccomp program
+	Path, Dir string
+	Args, Env []string
+	Extra     int // descriptors to pass on
+
+	// Supervisor says that the program raises the inner domain by itself, in what it forks.
+	// After Extra it gets its own oom_score_adj, open for writing, and the ruleset.
+	Supervisor bool
 }
 
 // confineChild returns only if the outer domain could not be raised; otherwise it has become the guardian.
@@ -77,10 +80,6 @@ func becomeGuardian(config guardConfig) error {
 	if err != nil {
 		return failed(layerLandlock, err)
 	}
-	oom, err := preferGuest()
-	if err != nil {
-		return failed(layerProc, err)
-	}
 	text, err := memoryFile(config)
 	if err != nil {
 		return failed(layerExec, err)
@@ -102,13 +101,12 @@ func becomeGuardian(config guardConfig) error {
 	if err := awaitGoAhead(); err != nil {
 		return failed(layerCgroup, err)
 	}
-	last := guardExtraFD + config.Extra
-	for _, move := range [][2]int{{text, guardConfigFD}, {inner, guardInnerFD}, {oom, last}} {
+	for _, move := range [][2]int{{text, guardConfigFD}, {inner, guardInnerFD}} {
 		if err := unix.Dup3(move[0], move[1], 0); err != nil {
 			return failed(layerExec, fmt.Errorf("descriptor %d: %w", move[1], err))
 		}
 	}
-	if err := unix.CloseRange(uint(last+1), math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+	if err := unix.CloseRange(uint(guardExtraFD+config.Extra), math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return failed(layerExec, err)
 	}
 	err = syscall.Exec(selfExe, []string{"mcp-sandbox", "be-child", verbGuard}, []string{})
@@ -147,15 +145,6 @@ func recall(fd int) (config guardConfig, err error) {
 		return config, fmt.Errorf("read the configuration: %d bytes of %d, %v", n, len(text), err)
 	}
 	return config, json.Unmarshal(text, &config)
-}
-
-// preferGuest opens this process's oom_score_adj, which no later one of the wall can.
-func preferGuest() (int, error) {
-	fd, err := unix.Open("/proc/self/oom_score_adj", unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return -1, fmt.Errorf("oom_score_adj: %w", err)
-	}
-	return fd, nil
 }
 
 // dropOwnCaps empties the sets that an ordinary user's process may have. The bounding set
@@ -211,10 +200,17 @@ func (c guardConfig) enter(report int) error {
 		}
 	}
 	if c.Supervisor {
-		if err := unix.Dup3(inner, guestExtraFD+pass, 0); err != nil {
-			return failed(layerExec, err)
+		oom, err := unix.Open("/proc/self/oom_score_adj", unix.O_RDWR|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return failed(layerProc, fmt.Errorf("oom_score_adj: %w", err))
 		}
-		pass++
+		for _, fd := range []int{oom, inner} {
+			err := unix.Dup3(fd, guestExtraFD+pass, 0)
+			if err != nil {
+				return failed(layerExec, err)
+			}
+			pass++
+		}
 	} else if err := ll.LandlockRestrictSelf(inner, 0); err != nil {
 		return failed(layerLandlock, err)
 	}

@@ -7,8 +7,6 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"syscall"
 
@@ -48,10 +46,6 @@ func guardChild() int {
 }
 
 func startGuardian(config guardConfig) (*guardian, error) {
-	// Others of the user's own could look into it otherwise, and take the server's end.
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return nil, fmt.Errorf("dumpable: %w", err)
-	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("take orphans: %w", err)
 	}
@@ -59,11 +53,6 @@ func startGuardian(config guardConfig) (*guardian, error) {
 	signal.Notify(terminate, syscall.SIGTERM)
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTSTP)
 
-	oom := guardExtraFD + config.Extra
-	lower, err := raiseOOM(oom)
-	if err != nil {
-		return nil, err
-	}
 	files := []uintptr{0, 1, 2, guardConfigFD, guardReportFD, guardInnerFD}
 	for i := range config.Extra {
 		files = append(files, uintptr(guardExtraFD+i))
@@ -79,7 +68,7 @@ func startGuardian(config guardConfig) (*guardian, error) {
 		return nil, fmt.Errorf("start the guest's program: %w", err)
 	}
 	g := &guardian{program: pid}
-	if err := errors.Join(lower(), letGo(config.Extra)); err != nil {
+	if err := letGo(config.Extra); err != nil {
 		g.end()
 		return nil, err
 	}
@@ -90,27 +79,6 @@ func startGuardian(config guardConfig) (*guardian, error) {
 		}
 	}()
 	return g, nil
-}
-
-// raiseOOM has the kernel take whatever is started from now on before the guardian. What it
-// returns makes that end.
-func raiseOOM(fd int) (lower func() error, err error) {
-	write := func(score string) error {
-		if _, err := unix.Pwrite(fd, []byte(score), 0); err != nil {
-			return fmt.Errorf("oom_score_adj: %w", err)
-		}
-		return nil
-	}
-	b := make([]byte, 16)
-	n, err := unix.Pread(fd, b, 0)
-	if err != nil {
-		return nil, fmt.Errorf("oom_score_adj: %w", err)
-	}
-	was := strings.TrimSpace(string(b[:n]))
-	if score, err := strconv.Atoi(was); err == nil && score >= workerOOM {
-		return func() error { return nil }, nil
-	}
-	return func() error { return write(was) }, write(strconv.Itoa(workerOOM))
 }
 
 // letGo closes all that is the program's: whoever reads its output must see the end of it.
@@ -124,7 +92,7 @@ func letGo(extra int) error {
 			return err
 		}
 	}
-	for fd := guardConfigFD; fd <= guardExtraFD+extra; fd++ {
+	for fd := guardConfigFD; fd < guardExtraFD+extra; fd++ {
 		if fd != guardLifeFD {
 			_ = unix.Close(fd) // it is open
 		}

@@ -45,6 +45,7 @@ var nameless = []string{
 // byOwner are calls that the owner of a file may make, wherever it lies: the guest's user is
 // the server's.
 var byOwner = []string{
+	"chmod", "fchmod", "fchmodat", "fchmodat2", "utime", "utimes", "futimesat", "utimensat",
 	"chown", "lchown", "fchown", "fchownat",
 	"file_setattr",
 	"connect", "bind", "listen", // of sockets that there are not

@@ -85,13 +85,21 @@ func (l *Local) tryWall(ctx context.Context, b *bait) (err error) {
 	defer func() { err = errors.Join(err, session.Close()) }()
 	res, err := session.Run(ctx, sandbox.Request{
 		Code:    selfTestCode,
-		Inputs:  map[string]any{"canary": b.canary, "open": b.open, "port": listener.Addr().(*net.TCPAddr).Port},
+		Inputs:  map[string]any{"canary": b.canary, "open": b.open, "port": listener.Addr().(*net.TCPAddr).Port, "server": l.serverInSight()},
 		Timeout: 20 * time.Second,
 	})
 	if err != nil {
 		return err
 	}
 	return errors.Join(judge(res), b.judge(res))
+}
+
+// serverInSight is the server's number, where a guest would be in the same PID namespace; else 0.
+func (l *Local) serverInSight() int {
+	if l.wall.name() == WallLandlock {
+		return os.Getpid()
+	}
+	return 0
 }
 
 // judge looks for itself: what the code inside tells is only its word.

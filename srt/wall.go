@@ -106,6 +106,8 @@ func (l *Local) newWall(name string) (wall, error) {
 			return nil, err // and no interface around a nil
 		}
 		return n, nil
+	case WallLandlock:
+		return l.newLandlock()
 	}
 	return nil, failed(layerPolicy, fmt.Errorf("the wall %s is not built yet", name))
 }
@@ -163,7 +165,8 @@ func (l *Local) try(ctx context.Context, name string) (err error) {
 			l.pool, l.wall = nil, nil
 		}
 	}()
-	if err := l.wall.admits(l.cfg, l.python.Prefixes); err != nil {
+	shown := slices.Concat(systemDirs, etc, l.python.Prefixes)
+	if err := errors.Join(l.wall.admits(l.cfg, l.python.Prefixes), l.cfg.unhonoured(name, shown)); err != nil {
 		return infra(failed(layerPolicy, unadmitted{err}))
 	}
 	if !l.wall.limitsMemory() {

@@ -29,17 +29,18 @@ const (
 // It needs a few MiB for itself, and what its wildcards hold.
 const wardenMemory = supervisorAllowance
 
-// wardenChild is PID 1 of a wall for commands until the server closes its channel.
+// wardenChild is PID 1 of a wall for commands, or the first in its domain, until the server closes its channel.
 // It starts what the list resolves to, and nothing else.
 func wardenChild() int {
-	// What it does ends with kill(-1), which is right for PID 1 of a namespace alone.
-	if os.Getpid() != 1 {
+	// What it does ends with kill(-1), which is right for PID 1 of a namespace, and in a domain.
+	inDomain := os.Getpid() != 1 && proveScoped() == nil && unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil
+	if os.Getpid() != 1 && !inDomain {
 		fmt.Fprintln(os.Stderr, "be-child is for mcp-sandbox itself")
 		return 2
 	}
 	runtime.GOMAXPROCS(2) // one reads what the server wants while the other waits for commands
 	debug.SetMemoryLimit(wardenMemory)
-	streams, err := guardWarden()
+	streams, err := guardWarden(inDomain)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mcp-sandbox: warden:", err)
 		return 1
@@ -58,9 +59,14 @@ func wardenChild() int {
 // channel are not inherited, nor can they be taken by /proc or a debugger. The
 // pipes of the output, which it returns, are for the commands: whatever the
 // warden itself says, and be it the runtime's last words, is no command's output.
-func guardWarden() (streams [2]uintptr, err error) {
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return streams, fmt.Errorf("dumpable: %w", err)
+//
+// In a domain there is no /proc that its commands could look into, and the server, which
+// owns no user namespace around it, must be able to.
+func guardWarden(inDomain bool) (streams [2]uintptr, err error) {
+	if !inDomain {
+		if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+			return streams, fmt.Errorf("dumpable: %w", err)
+		}
 	}
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -32,6 +32,8 @@ type watchdog struct {
 	due     time.Time // of the next round
 	lookBy  time.Time // when what a call has left behind must be looked at; zero: that was done
 
+	scratch *disk // what takes the place of a private /tmp; nil = nothing does
+
 	glance *glance // nil = the watchdog's own rounds look at memory
 
 	activity uint64    // of the last round that looked whether anything runs
@@ -66,6 +68,7 @@ func watch(what watched) *watchdog {
 	}
 	w := &watchdog{
 		watched: what,
+		scratch: newScratch(what.policy),
 		kick:    make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	if w.cage.limitsMemory() {
@@ -192,7 +195,7 @@ func (w *watchdog) settle(due, earliest time.Time) time.Time {
 func (w *watchdog) loop() {
 	defer close(w.done)
 	watchesMemory := !w.cage.limitsMemory()
-	if !watchesMemory && w.disk == nil {
+	if !watchesMemory && w.disk == nil && w.scratch == nil {
 		<-w.quit
 		return
 	}
@@ -256,9 +259,13 @@ func (w *watchdog) round(watchesMemory bool) time.Duration {
 	w.checkFlight(held)
 	if watchesMemory {
 		w.checkMemory(held)
+		w.checkTasks()
 	}
 	if w.disk != nil {
-		w.checkDisk(held, m)
+		w.checkDisk(w.disk, held.disk, m)
+	}
+	if w.scratch != nil {
+		w.checkDisk(w.scratch, 0, m)
 	}
 	switch {
 	case m.running > 0:
@@ -336,13 +343,25 @@ func (w *watchdog) giveUpStandby(excess int64) bool {
 	return err == nil
 }
 
-func (w *watchdog) checkDisk(held held, m moment) {
-	used, err := w.disk.measure(held.disk)
-	if err != nil {
-		w.log.Error("a workspace can't be measured", "err", err)
+// checkTasks holds the limit of tasks where the kernel counts those of the whole user.
+func (w *watchdog) checkTasks() {
+	if w.cage.kin.namespace {
 		return
 	}
-	w.enforce(w.disk.judge(used, m), sandbox.StatusError)
+	n, err := tasksOf(w.cage.kin)
+	if err != nil || n <= w.policy.Tasks { // an error: it has ended meanwhile
+		return
+	}
+	w.enforce(ruling{end, fmt.Sprintf("The session went beyond its limit of %d processes and threads.", w.policy.Tasks)}, sandbox.StatusError)
+}
+
+func (w *watchdog) checkDisk(d *disk, more int64, m moment) {
+	used, err := d.measure(more)
+	if err != nil {
+		w.log.Error("a directory of a session can't be measured", "which", d.what, "err", err)
+		return
+	}
+	w.enforce(d.judge(used, m), sandbox.StatusError)
 }
 
 // enforce does what a ruling asks for.

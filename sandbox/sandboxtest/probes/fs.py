@@ -48,7 +48,7 @@ def fs_03():
     targets = [env["canary_file"], "/etc/passwd", "/etc/hosts", os.path.realpath(sys.executable), os.__file__, "/proc/self/exe"]
     out = []
     for t in targets:
-        for place in (os.getcwd(), "/tmp"):
+        for place in (os.getcwd(), TMP):
             p = os.path.join(place, "probe-fs-03")
             try:
                 os.link(t, p)
@@ -112,7 +112,7 @@ KNOWN_DEVICES = {"null": (1, 3), "zero": (1, 5), "full": (1, 7), "random": (1, 8
 
 def fs_05():
     out = []
-    for place in (os.getcwd(), "/tmp", "/dev/shm", "/dev"):
+    for place in (os.getcwd(), TMP, "/dev/shm", "/dev"):
         for kind, dev in ((stat.S_IFCHR, (1, 3)), (stat.S_IFBLK, (7, 250))):
             p = os.path.join(place, "probe-fs-05")
             try:
@@ -163,7 +163,7 @@ def fs_08():
     if true is None:
         raise NotHere("no true to copy")
     body = read(true, 1 << 26)
-    for place in (os.getcwd(), "/tmp", "/dev/shm"):
+    for place in (os.getcwd(), TMP, "/dev/shm"):
         p = os.path.join(place, "probe-fs-08")
         try:
             with open(p, "wb") as f:

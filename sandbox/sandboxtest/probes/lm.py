@@ -141,11 +141,11 @@ def lm_04():
 
 
 def lm_05():
-    return fill("/tmp", LIM["disk"], LIM["disk"] // 4)
+    return fill(TMP, LIM["disk"], LIM["disk"] // 4)
 
 
 def lm_06():
-    return many("/tmp", LIM["inodes"])
+    return many(TMP, LIM["inodes"])
 
 
 def lm_07():

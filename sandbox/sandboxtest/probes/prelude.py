@@ -12,6 +12,7 @@ import ctypes, errno, json, os, select, signal, socket, stat, struct, sys, time,
 
 DENIED, ALLOWED, HELD, NONE, ERROR = "DENIED", "ALLOWED", "HELD", "NONE", "ERROR"
 env = inputs
+TMP = os.environ.get("TMPDIR") or "/tmp"
 libc = ctypes.CDLL(None, use_errno=True)
 MACHINE = os.uname().machine
 X86 = MACHINE in ("x86_64", "amd64")
@@ -175,7 +176,11 @@ def read(path, n=1 << 20):
 
 
 def pids():
-    return sorted(int(d) for d in os.listdir("/proc") if d.isdigit())
+    """Those that /proc lists; where it can't be listed, some that are there and could be guessed."""
+    try:
+        return sorted(int(d) for d in os.listdir("/proc") if d.isdigit())
+    except OSError:
+        return sorted({1, 2, os.getpid(), os.getppid(), env["host_pid"]})
 
 
 def start_time(pid):
@@ -212,11 +217,8 @@ def within(path, *roots):
 
 
 def private_places():
-    """Where writing is meant to work: the workspace, /tmp, /dev/shm."""
-    out = [os.getcwd(), "/tmp", "/dev/shm"]
-    if os.environ.get("TMPDIR"):
-        out.append(os.environ["TMPDIR"])
-    return out
+    """Where writing is meant to work: the workspace, /tmp or what stands for it, /dev/shm."""
+    return [os.getcwd(), TMP, "/dev/shm"]
 
 
 def touch(directory):

@@ -250,7 +250,7 @@ def places():
     places if they are private indeed, which the host's canary in /tmp tells."""
     out = [os.getcwd()]
     if env["canary_file"] and not os.path.exists(os.path.dirname(env["canary_file"])):
-        out += ["/tmp", "/dev/shm", os.path.expanduser("~")]
+        out += [TMP, "/dev/shm", os.path.expanduser("~")]
     return list(dict.fromkeys(os.path.realpath(p) for p in out if p != "/"))
 
 
@@ -259,7 +259,7 @@ def plant(files, elsewhere):
     no wall: there a file is made and removed at once, which is proof enough."""
     mine, n = places(), 0
     for d in elsewhere:
-        if os.path.isdir(d) and not within(d, *(mine + ["/tmp", "/dev/shm"])):
+        if os.path.isdir(d) and not within(d, *(mine + [TMP, "/dev/shm"])):
             v = touch(d)
             if v[0] == ALLOWED:
                 return v
@@ -331,6 +331,12 @@ def px_16():
 
 
 def own_pidns():
+    try:
+        os.kill(env["host_pid"], 0)
+    except PermissionError:
+        return  # the same one perhaps, but signals don't leave the session
+    except OSError:
+        pass
     if os.readlink("/proc/self/ns/pid") == env["host_pidns"] or not env["host_pidns"].startswith("pid:"):
         raise NotHere("the host's pid namespace: not tried")
 

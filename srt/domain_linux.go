@@ -11,10 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where there are no namespaces, Landlock is the wall, by two domains, one in the other:
+// Where there are no namespaces, Landlock is the wall, by domains, one in the other:
 //
-//   - the outer one is the guardian's and the supervisor's. Processes of the host can't be
-//     signalled from it, so that the guardian's kill(-1) ends the session and nothing else.
+//   - the outer one is the guardian's. Processes of the host can't be signalled from it, so
+//     that the guardian's kill(-1) ends the session and nothing else.
+//   - the supervisor's may do the same, but for signals to the guardian.
 //   - the inner one is the guest's. It has no /proc but a few files about the machine, and
 //     its signals reach neither the guardian nor the supervisor.
 

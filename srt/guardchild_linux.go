@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"syscall"
 
+	"github.com/landlock-lsm/go-landlock/landlock"
 	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"golang.org/x/sys/unix"
 )
@@ -211,6 +212,9 @@ func (c guardConfig) enter(report int) error {
 			}
 			pass++
 		}
+		if err := enclose(); err != nil {
+			return failed(layerLandlock, err)
+		}
 	} else if err := ll.LandlockRestrictSelf(inner, 0); err != nil {
 		return failed(layerLandlock, err)
 	}
@@ -228,6 +232,20 @@ func (c guardConfig) enter(report int) error {
 	}
 	err = syscall.Exec(c.Path, append([]string{c.Path}, c.Args...), c.Env)
 	return failed(layerExec, fmt.Errorf("%s: %w", c.Path, err))
+}
+
+// enclose keeps the signals of this process, and of all that it will start, from the guardian:
+// the supervisor's kill(-1) ends what it has started, and nothing else.
+func enclose() error {
+	fd, flags, err := landlock.Config{Scoped: landlock.V6.Scoped}.NewRulesetFD()
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := ll.LandlockRestrictSelf(fd, flags); err != nil {
+		return err
+	}
+	return proveScoped()
 }
 
 // proveUnprivileged is proveConfined for a process that never had a privilege.

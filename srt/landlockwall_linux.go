@@ -51,6 +51,9 @@ func (l *Local) newLandlock() (wall, error) {
 	return w, nil
 }
 
+// guardTasks is what the guardian and its runtime need.
+const guardTasks = 16
+
 func (*landlockWall) name() string { return WallLandlock }
 
 // admits: there is no mount namespace, so all is seen where it lies.
@@ -106,7 +109,10 @@ func (w *landlockWall) start(ctx context.Context, p Policy, c command) (_ *cage,
 	}
 	config := guardConfig{
 		Domain: domain{Policy: p, Read: []string{own.kernel()}, Write: []string{p.Tmp}},
-		Tasks:  tasks + p.Tasks + tasksMargin,
+		// The kernel counts all of the user's together. What belongs to the session is counted by
+		// the watchdog; this is for what a fork bomb does until that looks, and leaves room for
+		// the user's other processes to grow by as many as the session may have.
+		Tasks:  tasks + 2*p.Tasks + guardTasks,
 		Filter: filter, Path: c.Path, Dir: c.Dir, Args: c.Args, Env: c.Env, Extra: len(c.Extra), Supervisor: c.OOMFD,
 	}
 	if c.OOMFD { // which the supervisor alone asks for

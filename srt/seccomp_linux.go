@@ -139,7 +139,7 @@ func judged(p Policy) map[string][]bpf.Instruction {
 		}
 	}
 	if p.sharesHost {
-		maps.Copy(calls, amongOthers())
+		maps.Copy(calls, amongOthers(p))
 	}
 	if !p.AllowExec {
 		// A memory file can be executed although every writable mount is noexec.

@@ -7,7 +7,7 @@ import (
 
 // amongOthers are the calls that a guest without namespaces must not make, besides those
 // that no guest makes: their objects are the host's, and Landlock does not look at them.
-func amongOthers() map[string][]bpf.Instruction {
+func amongOthers(p Policy) map[string][]bpf.Instruction {
 	calls := map[string][]bpf.Instruction{
 		// Loopback is the host's. And of a Unix socket with a path, connect is a call
 		// that Landlock lets pass before ABI 9. What a socketpair gives is connected
@@ -26,6 +26,11 @@ func amongOthers() map[string][]bpf.Instruction {
 	for _, name := range nameless {
 		calls[name] = []bpf.Instruction{ret(retENOSYS)}
 	}
+	if !p.bare() { // tail -f, which is told of nothing that it has not opened
+		for _, name := range []string{"inotify_init", "inotify_init1"} {
+			calls[name] = []bpf.Instruction{ret(retENOSYS)} // it tells of directories that can't be read
+		}
+	}
 	for _, name := range byOwner {
 		calls[name] = []bpf.Instruction{ret(retEPERM)}
 	}
@@ -39,7 +44,6 @@ func amongOthers() map[string][]bpf.Instruction {
 var nameless = []string{
 	"shmget", "shmat", "shmctl", "msgget", "msgsnd", "msgrcv", "msgctl", "semget", "semop", "semtimedop", "semctl",
 	"mq_open", "mq_unlink",
-	"inotify_init", "inotify_init1", // which tells of directories that can't be read
 }
 
 // byOwner are calls that the owner of a file may make, wherever it lies: the guest's user is

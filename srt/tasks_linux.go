@@ -8,11 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tasksMargin is what the user's other processes may grow by while a session lives, before
-// its forks are refused for their sake. The kernel counts all of a user's tasks together; what
-// belongs to a session is counted by the watchdog.
-const tasksMargin = 1024
-
 // tasksOfUser counts the tasks that the user runs now, in the session or not.
 func tasksOfUser() (int, error) {
 	proc, err := os.Open("/proc")

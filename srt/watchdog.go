@@ -250,6 +250,9 @@ func (w *watchdog) round(watchesMemory bool) time.Duration {
 	}
 	w.measuring(m)
 	w.owed = false
+	if watchesMemory {
+		w.checkTasks() // first: it is quickest, and of too many the rest takes long
+	}
 	held, err := heldBy(w.cage.kin, watchesMemory)
 	if err != nil {
 		w.blindTo(err, m)
@@ -259,7 +262,6 @@ func (w *watchdog) round(watchesMemory bool) time.Duration {
 	w.checkFlight(held)
 	if watchesMemory {
 		w.checkMemory(held)
-		w.checkTasks()
 	}
 	if w.disk != nil {
 		w.checkDisk(w.disk, held.disk, m)

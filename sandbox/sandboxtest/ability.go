@@ -19,6 +19,8 @@ const (
 	Streaming   Ability = "streaming"    // Progress shows output while code runs
 	Commands    Ability = "commands"     // sessions are CommandRunners, offering at least coreutils, find, grep and tar
 	Hibernation Ability = "hibernation"  // sessions are Hibernators
+	Semaphores  Ability = "semaphores"   // multiprocessing's locks, and with them its queues and pools
+	Modes       Ability = "file modes"   // code may change the modes and times of its files
 	Tracing     Ability = "tracing"      // /proc shows the session's processes from inside
 )
 

@@ -83,6 +83,7 @@ class Supervisor:
                 set_inheritable(fd, False)
         if self.domain >= 0:
             set_inheritable(self.domain, False)
+            processes.enclosed = True  # whoever gives us a domain for workers has put us into one
         self.queues.watch(self.inlet.fd, select.POLLIN)
         self.queues.watch(self.wake, select.POLLIN)
         self.standby.open()

@@ -25,14 +25,6 @@ const (
 	guestExtraFD  = 3 // where the guest finds it
 )
 
-// ready is what the child writes when the wall stands and nothing but the exec is left.
-// An end of the report without it is a child that died.
-const ready = "ready"
-
-// goAhead is what the server sends when the child is in its control group, or if its program
-// waits for that by itself (command.Held). Until then the child executes nothing; an end of the pipe without it means that it must not.
-const goAhead = 'g'
-
 // childConfig is all the child is told. It comes by a pipe: arguments and environments
 // can be read by others on the host, and the environment of PID 1 by the guest.
 type childConfig struct {
@@ -46,12 +38,6 @@ type childConfig struct {
 	Extra      int  // descriptors to pass on
 	OOMFD      bool // and after them one of /proc/self/oom_score_adj
 	SocketsFD  int  // where TCP sockets of this network are sent; 0 = nowhere
-}
-
-// childReport is a [LayerError] on its way to the server.
-type childReport struct {
-	Layer, Error, Remedy string
-	Errno                syscall.Errno
 }
 
 // BeChild is the hidden half of the binary: cmd calls it with what follows "be-child" on
@@ -74,6 +60,10 @@ func BeChild(args []string) int {
 		return guardChild()
 	case len(args) == 1 && args[0] == verbEnter:
 		return enterChild()
+	case len(args) == 1 && args[0] == verbInside:
+		return insideChild()
+	case len(args) > 1 && args[0] == verbKeep:
+		return keepChild(args[1:])
 	case len(args) == 1 && args[0] == verbIdle:
 		io.Copy(io.Discard, os.Stdin) // holds its namespace until the server has it
 		return 0
@@ -155,24 +145,6 @@ func awaitGoAhead() error {
 	}
 	if b[0] != goAhead {
 		return fmt.Errorf("wait for the control group: got %q", b[0])
-	}
-	return nil
-}
-
-// readFull reads from a descriptor until b is full. No os.File is made of it: that would
-// close the descriptor at some later time, when its number may be the guest's.
-func readFull(fd int, b []byte) error {
-	for len(b) > 0 {
-		n, err := unix.Read(fd, b)
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			return err
-		case n == 0:
-			return io.ErrUnexpectedEOF
-		default:
-			b = b[n:]
-		}
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path"
 	"slices"
@@ -120,14 +119,9 @@ func (s *session) raiseWarden(ctx context.Context) (_ *warden, err error) {
 	l, at := s.local, s.local.wall.places(s.workspace)
 	policy := l.commandPolicy(s.workspace, at)
 	var server, guest [4]*os.File // requests, reports, stdout, stderr
-	for i := range server {
-		r, w, e := os.Pipe()
-		if err = e; err != nil {
+	for i, name := range [4]string{"requests", "reports", "stdout", "stderr"} {
+		if server[i], guest[i], err = l.wall.pipe(at, name, i > 0); err != nil {
 			break
-		}
-		server[i], guest[i] = r, w
-		if i == 0 {
-			server[i], guest[i] = w, r
 		}
 	}
 	defer func() {
@@ -155,7 +149,7 @@ func (s *session) raiseWarden(ctx context.Context) (_ *warden, err error) {
 				f.Close()
 			}
 		}
-		return nil, err
+		return nil, errors.Join(err, at.drop())
 	}
 	output := kernel.NewOutput(server[2], server[3], l.cfg.Limits.Output)
 	output.Keep(s.overflow)
@@ -164,18 +158,9 @@ func (s *session) raiseWarden(ctx context.Context) (_ *warden, err error) {
 
 // wardenConfig is what a session's warden is told.
 func (l *Local) wardenConfig(at places) wardenConfig {
-	programs := l.programs.paths
-	if at.Host {
-		programs = maps.Clone(programs)
-		for program, guest := range applets {
-			if programs[program] == guest {
-				programs[program] = at.Warden
-			}
-		}
-	}
 	return wardenConfig{
-		List: l.cfg.Commands.Options(), Programs: programs, Env: commandEnv(l.programs.paths, at),
-		Scratch: at.Scratch,
+		List: l.cfg.Commands.Options(), Programs: l.programs.at(at), Env: commandEnv(l.programs.paths, at),
+		Scratch: at.commandScratch(),
 	}
 }
 

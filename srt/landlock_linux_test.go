@@ -1,21 +1,10 @@
 package srt
 
 import (
-	"os"
 	"testing"
 
 	"mcp-sandbox/sandbox/sandboxtest"
 )
-
-// asUser runs test as an ordinary user alone.
-func asUser(t *testing.T, test func(*testing.T)) {
-	t.Helper()
-	asEachUser(t, func(t *testing.T) {
-		if os.Geteuid() != 0 {
-			test(t)
-		}
-	})
-}
 
 // What the landlock wall lets through, or can't show, on purpose.
 var landlockExceptions = map[string]string{

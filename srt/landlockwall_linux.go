@@ -73,9 +73,20 @@ func (w *landlockWall) places(workspace string) places {
 	tmp := filepath.Join(own, "tmp")
 	return places{
 		Workspace: workspace, Kernel: filepath.Join(own, "kernel") + "/", Warden: selfExe,
-		Tmp: tmp, Scratch: []string{tmp}, Host: true,
+		Tmp: tmp, Scratch: []string{tmp}, Host: true, dir: own,
 	}
 }
+
+func (*landlockWall) pipe(_ places, _ string, serverReads bool) (server, guest *os.File, err error) {
+	r, w, err := os.Pipe()
+	if serverReads {
+		return r, w, err
+	}
+	return w, r, err
+}
+
+// concedes: an ordinary user can't empty its bounding set. With no_new_privs it is of no use.
+func (*landlockWall) concedes() []string { return []string{"CapBnd"} }
 
 func (*landlockWall) describe(p Policy) string { return describeLandlock(p) }
 

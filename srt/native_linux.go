@@ -247,30 +247,6 @@ func (s *starting) receive(r *os.File, c *cage, sent error) error {
 	return failed(layerExec, errors.Join(fmt.Errorf("the wall's first process ended early: %v", c.Wait()), sent))
 }
 
-// cutReady takes the mark off the beginning of a report.
-func cutReady(text []byte) ([]byte, bool) {
-	if len(text) >= len(ready) && string(text[:len(ready)]) == ready {
-		return text[len(ready):], true
-	}
-	return text, false
-}
-
-// err gives the child's error back with the number that errors.Is can find.
-func (r childReport) err() error {
-	if r.Errno == 0 {
-		return errors.New(r.Error)
-	}
-	return &reportedError{r.Error, r.Errno}
-}
-
-type reportedError struct {
-	text  string
-	errno syscall.Errno
-}
-
-func (e *reportedError) Error() string { return e.text }
-func (e *reportedError) Unwrap() error { return e.errno }
-
 // spawn starts be-child in its namespaces. It does nothing but wait for its
 // configuration. placed says that it is in its control group already.
 func (s *starting) spawn(config, report *os.File) (_ *exec.Cmd, placed bool, err error) {

@@ -29,9 +29,3 @@ func (*native) hostIDs() (uid, gid int)                               { return o
 func (*native) close() error                                          { return nil }
 
 func (*native) hostFacts() [][2]string { return nil }
-
-// BeChild is the hidden half of the binary; on this system it has nothing to do.
-func BeChild([]string) int {
-	fmt.Fprintln(os.Stderr, errNoNative)
-	return 2
-}

@@ -1,5 +1,7 @@
 package srt
 
+import "os"
+
 var _ wall = (*native)(nil)
 
 func (*native) name() string { return WallNative }
@@ -17,5 +19,15 @@ func (*native) places(workspace string) places {
 	}
 	return at
 }
+
+func (*native) pipe(_ places, _ string, serverReads bool) (server, guest *os.File, err error) {
+	r, w, err := os.Pipe()
+	if serverReads {
+		return r, w, err
+	}
+	return w, r, err
+}
+
+func (*native) concedes() []string { return []string{} }
 
 func (*native) describe(p Policy) string { return p.String() }

@@ -221,3 +221,20 @@ func closeAll(files []*os.File) {
 		f.Close()
 	}
 }
+
+// plainDirectory refuses a workspace that is a symbolic link: what lies at the path may
+// have been put there by an earlier guest. "" is no workspace.
+func plainDirectory(host string) error {
+	if host == "" {
+		return nil
+	}
+	switch fi, err := os.Lstat(host); {
+	case err != nil:
+		return err
+	case fi.Mode()&os.ModeSymlink != 0:
+		return fmt.Errorf("%s is a symbolic link", host)
+	case !fi.IsDir():
+		return fmt.Errorf("%s is not a directory", host)
+	}
+	return nil
+}

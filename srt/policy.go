@@ -41,7 +41,10 @@ type Policy struct {
 	// guest and takes away with it. The limits of /tmp are then the watchdog's to hold.
 	Tmp string
 
-	sharesHost     bool // there are no namespaces: what the kernel finds by number or name may be the host's
+	sharesHost bool // there are no namespaces: what the kernel finds by number or name may be the host's
+	supervisor int  // its number inside; 0 is 1
+	sharesIPC  bool // the wall gives no namespace for System V objects and message queues
+
 	countsSegments bool // System V memory counts against the session; where it does not, there is none
 
 	Memory    int64 // bytes for the session; 0: 256 MiB

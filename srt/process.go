@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 
 	"mcp-sandbox/sandbox"
@@ -36,37 +37,32 @@ func (s *session) startInterpreter(ctx context.Context) (_ *interpreter, err err
 			f.Close()
 		}
 	}()
-	pipe := func(serverReads bool) (server, guest *os.File) {
-		r, w, e := os.Pipe()
+	pipe := func(name string, serverReads bool) (server, guest *os.File) {
+		server, guest, e := l.wall.pipe(at, name, serverReads)
 		if e != nil {
 			err = errors.Join(err, e)
 			return nil, nil
 		}
-		if serverReads {
-			server, guest = r, w
-		} else {
-			server, guest = w, r
-		}
 		files = append(files, guest)
 		return server, guest
 	}
-	stdout, guestStdout := pipe(true)
-	stderr, guestStderr := pipe(true)
-	in, guestIn := pipe(false)
-	out, guestOut := pipe(true)
+	stdout, guestStdout := pipe("stdout", true)
+	stderr, guestStderr := pipe("stderr", true)
+	in, guestIn := pipe("in", false)
+	out, guestOut := pipe("out", true)
 	if err == nil {
 		ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("the wall did not stand within %v", startTimeout))
 		defer cancel()
 		var c *cage
 		c, err = l.wall.start(ctx, policy, command{
 			Path:   l.python.Path,
-			Args:   []string{"-I", "-S", at.Kernel + "main.pyc", "--in", "3", "--out", "4", "--oom-fd", "5", "--held", "1", "--workdir", at.Workspace, "--checkpoint", string(l.cfg.Checkpoint)},
+			Args:   []string{"-I", "-S", at.Kernel + "main.pyc", "--in", "3", "--out", "4", "--oom-fd", oomFD(), "--held", "1", "--workdir", at.Workspace, "--checkpoint", string(l.cfg.Checkpoint)},
 			Env:    l.guestEnv(at),
 			Dir:    at.Workspace,
 			Files:  l.kernelFiles(at),
 			Stdout: guestStdout, Stderr: guestStderr,
 			Extra: []*os.File{guestIn, guestOut},
-			OOMFD: true, Held: true,
+			OOMFD: oomFD() != noFD, Held: true,
 		})
 		if err == nil {
 			_, err = in.Write([]byte{kernel.Go})
@@ -83,7 +79,18 @@ func (s *session) startInterpreter(ctx context.Context) (_ *interpreter, err err
 			f.Close()
 		}
 	}
-	return nil, infra(err)
+	return nil, infra(errors.Join(err, at.drop()))
+}
+
+// noFD is the kernel's word for a descriptor that there is not.
+const noFD = "-1"
+
+// oomFD is the number of the descriptor of oom_score_adj, which Linux alone has.
+func oomFD() string {
+	if runtime.GOOS != "linux" {
+		return noFD
+	}
+	return "5"
 }
 
 // connect makes the talk to a started interpreter.

@@ -2,6 +2,7 @@ package srt
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"mcp-sandbox/allowlist"
@@ -125,6 +126,21 @@ func (f *finder) programs(w wanted) *programs {
 	slices.Sort(p.have)
 	p.shown = f.all()
 	return p
+}
+
+// at is where a guest finds the programs: those that this very binary is have names of their
+// own only in a root that we furnish.
+func (p *programs) at(at places) map[string]string {
+	if !at.Host {
+		return p.paths
+	}
+	paths := maps.Clone(p.paths)
+	for name, guest := range applets {
+		if paths[name] == guest {
+			paths[name] = at.Warden
+		}
+	}
+	return paths
 }
 
 // missing are the commands and helpers that this machine does not have.

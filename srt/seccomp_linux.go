@@ -93,11 +93,11 @@ func judged(p Policy) map[string][]bpf.Instruction {
 		// (no address randomisation, executable everything) weakens the process.
 		"personality": allowOnly(0, retEPERM, 0, 0xffffffff),
 
-		"sched_setscheduler": append(notSupervisor(0), judgedPolicy()...),
-		"sched_setparam":     append(notSupervisor(0), ret(retAllow)),
-		"sched_setaffinity":  append(notSupervisor(0), ret(retAllow)),
-		"setpriority":        append(oneProcess(unix.PRIO_PROCESS), lowerPriority()...),
-		"ioprio_set":         append(oneProcess(ioprioProcess), ret(retAllow)),
+		"sched_setscheduler": append(p.notSupervisor(0), judgedPolicy()...),
+		"sched_setparam":     append(p.notSupervisor(0), ret(retAllow)),
+		"sched_setaffinity":  append(p.notSupervisor(0), ret(retAllow)),
+		"setpriority":        append(p.oneProcess(unix.PRIO_PROCESS), lowerPriority()...),
+		"ioprio_set":         append(p.oneProcess(ioprioProcess), ret(retAllow)),
 
 		// Typing into somebody's terminal. There is none inside; this is for one that leaks.
 		"ioctl": {load(1),
@@ -109,7 +109,7 @@ func judged(p Policy) map[string][]bpf.Instruction {
 		// RLIMIT_CORE stays at 1, see setRlimits. EINVAL is "no such limit here", at which
 		// programs that want to leave no dump go on; some stop at EPERM.
 		"setrlimit": {load(0), jump(bpf.JumpEqual, unix.RLIMIT_CORE, 0, 1), ret(retEINVAL), ret(retAllow)},
-		"prlimit64": append(notSupervisor(0), prlimitCall()...),
+		"prlimit64": append(p.notSupervisor(0), prlimitCall()...),
 
 		// A workspace may belong to root, and a set-user-id file there would be root's, for
 		// every user of the host who can reach it.
@@ -133,6 +133,11 @@ func judged(p Policy) map[string][]bpf.Instruction {
 			calls[name] = []bpf.Instruction{ret(retENOSYS)}
 		}
 	}
+	if p.sharesIPC {
+		for _, name := range ipc {
+			calls[name] = []bpf.Instruction{ret(retENOSYS)}
+		}
+	}
 	if p.bare() {
 		for _, name := range needless {
 			calls[name] = []bpf.Instruction{ret(retEPERM)}
@@ -146,6 +151,13 @@ func judged(p Policy) map[string][]bpf.Instruction {
 		calls["memfd_create"] = []bpf.Instruction{ret(retEPERM)}
 	}
 	return calls
+}
+
+// ipc are the calls by which segments, semaphores and queues are made and found by number or
+// name. Without a namespace for them they are the host's, and one that is made would stay.
+var ipc = []string{
+	"shmget", "shmat", "shmctl", "msgget", "msgsnd", "msgrcv", "msgctl", "semget", "semop", "semtimedop", "semctl",
+	"mq_open", "mq_unlink",
 }
 
 // needless are calls that no command of the allowlist makes to do its work, and by which one
@@ -164,13 +176,18 @@ const ioprioProcess = 1
 // notSupervisor refuses a call whose argument pid names PID 1. It runs under the guest's own
 // id, so the kernel would let the guest starve it, by a lower priority, fewer processors or
 // tighter limits; and PID 1 is who must end everything. The guest's own processes say 0.
-func notSupervisor(pid uint32) []bpf.Instruction {
-	return []bpf.Instruction{load(pid), jump(bpf.JumpEqual, 1, 0, 1), ret(retEPERM)}
+// Where the wall is another's, PID 1 is its, and the supervisor comes after it.
+func (p Policy) notSupervisor(pid uint32) []bpf.Instruction {
+	ins := []bpf.Instruction{load(pid), jump(bpf.JumpEqual, 1, 0, 1), ret(retEPERM)}
+	if p.supervisor > 1 {
+		ins = append(ins, jump(bpf.JumpEqual, uint32(p.supervisor), 0, 1), ret(retEPERM))
+	}
+	return ins
 }
 
 // oneProcess refuses a priority for whole groups or users, which would be PID 1's too.
-func oneProcess(kind uint32) []bpf.Instruction {
-	return append([]bpf.Instruction{load(0), jump(bpf.JumpEqual, kind, 1, 0), ret(retEPERM)}, notSupervisor(1)...)
+func (p Policy) oneProcess(kind uint32) []bpf.Instruction {
+	return append([]bpf.Instruction{load(0), jump(bpf.JumpEqual, kind, 1, 0), ret(retEPERM)}, p.notSupervisor(1)...)
 }
 
 // judgedPolicy refuses real-time policies, which could starve the host. SCHED_RESET_ON_FORK may

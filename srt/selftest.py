@@ -32,17 +32,15 @@ def connect():
 
 
 def see_processes():
-    try:
-        all = os.listdir("/proc")
-    except OSError:
-        all = []
-    seen = [p for p in all if p.isdigit() and int(p) not in (1, os.getpid())]
-    if inputs["server"]:  # there is no namespace
-        if all:
-            return all
-        os.kill(inputs["server"], 0)
-        return "signal the server"
-    if seen or os.getppid() != 1:
+    if inputs["server"]:  # there is no PID namespace, so none must be seen, nor be in reach
+        try:
+            return os.listdir("/proc")
+        except OSError:
+            os.kill(inputs["server"], 0)
+            return "the server can be signalled"
+    ours = 1, inputs["supervisor"], os.getpid()
+    seen = [p for p in os.listdir("/proc") if p.isdigit() and int(p) not in ours]
+    if seen or os.getppid() != inputs["supervisor"]:
         return seen or "parent is %d" % os.getppid()
     raise PermissionError("none but our own")
 
@@ -50,10 +48,7 @@ def see_processes():
 def privileges():
     with open("/proc/self/status") as f:
         status = dict(line.rstrip("\n").split(":\t", 1) for line in f if ":\t" in line)
-    sets = ["CapEff", "CapPrm", "CapInh", "CapAmb"]
-    if not inputs["server"]:  # elsewhere an ordinary user's bounding set can't be emptied
-        sets.append("CapBnd")
-    wrong = [n for n in sets if int(status[n], 16)]
+    wrong = [n for n in ("CapEff", "CapPrm", "CapBnd", "CapInh", "CapAmb") if n not in inputs["concedes"] and int(status[n], 16)]
     wrong += [n for n, v in (("NoNewPrivs", "1"), ("Seccomp", "2")) if status[n].strip() != v]
     if wrong or os.getuid() == 0:
         return wrong or "uid 0"

@@ -56,23 +56,6 @@ func (n *native) sources(p Policy, fd int) (all []source, mounts []*os.File, err
 	return all, mounts, nil
 }
 
-// plainDirectory refuses a workspace that is a symbolic link: what lies at the path may
-// have been put there by an earlier guest. "" is no workspace.
-func plainDirectory(host string) error {
-	if host == "" {
-		return nil
-	}
-	switch fi, err := os.Lstat(host); {
-	case err != nil:
-		return err
-	case fi.Mode()&os.ModeSymlink != 0:
-		return fmt.Errorf("%s is a symbolic link", host)
-	case !fi.IsDir():
-		return fmt.Errorf("%s is not a directory", host)
-	}
-	return nil
-}
-
 // remedyError is an error with what the operator can do about it.
 type remedyError struct {
 	error

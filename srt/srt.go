@@ -40,6 +40,7 @@ type Config struct {
 	Preload    []string           // modules imported in these, such as numpy; New fails if one can't be
 
 	native nativeConfig         // for tests; the zero value is right for every server
+	srt    srtConfig            // likewise
 	bounds func() []memoryBound // likewise; nil = what this machine tells
 
 	space     func(dir string) (total, free int64, err error) // likewise, in bytes; nil = the file system's word

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -25,6 +27,10 @@ type wall interface {
 	// find things: each time anew, for one cage. Nothing is made.
 	places(workspace string) places
 
+	// pipe makes a pipe between the server and a guest that is to be started at at. The
+	// command is given the guest's end, which stays the caller's.
+	pipe(at places, name string, serverReads bool) (server, guest *os.File, err error)
+
 	// start raises the wall and executes c behind it. It returns when the program has been
 	// executed, or with the [LayerError] that says why not; then nothing is left of the
 	// attempt. ctx bounds the start alone. The files of c stay the caller's.
@@ -32,6 +38,10 @@ type wall interface {
 
 	// describe tells a person what p is behind this wall, a line for each subject.
 	describe(p Policy) string
+
+	// concedes names what the self-test would refuse and this wall can't give, as the test
+	// calls it; each is harmless for a reason that is written there.
+	concedes() []string
 
 	// limitsMemory reports whether the kernel bounds the memory of all processes of a
 	// session together; where it does not, the watchdog has to.
@@ -56,6 +66,23 @@ type places struct {
 	// Host says that these are the host's own paths: there is no mount namespace, or none
 	// that we furnish.
 	Host bool
+	dir  string // the host's directory of the cage, if it has one: what pipe has made is there
+}
+
+// commandScratch are the directories that a command can write.
+func (at places) commandScratch() []string {
+	if at.Host {
+		return []string{at.Tmp} // there is no need of shared memory, and so no right to it
+	}
+	return at.Scratch
+}
+
+// drop takes away what was made for a start that has not come about.
+func (at places) drop() error {
+	if at.dir == "" {
+		return nil
+	}
+	return removeAll(at.dir)
 }
 
 // tmp is what a Policy is told of the place of temporary files: nothing, where the wall
@@ -98,7 +125,7 @@ func (c Config) candidates() []string {
 }
 
 // newWall checks what can be checked without starting anything.
-func (l *Local) newWall(name string) (wall, error) {
+func (l *Local) newWall(ctx context.Context, name string) (wall, error) {
 	switch name {
 	case WallNative:
 		n, err := newNative(l.cfg.native)
@@ -108,6 +135,12 @@ func (l *Local) newWall(name string) (wall, error) {
 		return n, nil
 	case WallLandlock:
 		return l.newLandlock()
+	case WallSRT:
+		w, err := newSRT(ctx, l.cfg, filepath.Join(l.runtime.path, "wall"))
+		if err != nil {
+			return nil, err
+		}
+		return w, nil
 	}
 	return nil, failed(layerPolicy, fmt.Errorf("the wall %s is not built yet", name))
 }
@@ -155,7 +188,7 @@ func noWall(names []string, refused []error) error {
 // try raises one wall and tries to get through it. What is made ready for sessions to come
 // is started meanwhile. On an error nothing is left of it.
 func (l *Local) try(ctx context.Context, name string) (err error) {
-	if l.wall, err = l.newWall(name); err != nil {
+	if l.wall, err = l.newWall(ctx, name); err != nil {
 		return infra(err)
 	}
 	defer func() {

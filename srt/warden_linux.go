@@ -32,9 +32,8 @@ const wardenMemory = supervisorAllowance
 // wardenChild is PID 1 of a wall for commands, or the first in its domain, until the server closes its channel.
 // It starts what the list resolves to, and nothing else.
 func wardenChild() int {
-	// What it does ends with kill(-1), which is right for PID 1 of a namespace, and in a domain.
-	inDomain := os.Getpid() != 1 && proveScoped() == nil && unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil
-	if os.Getpid() != 1 && !inDomain {
+	inDomain := ownsDomain()
+	if !inDomain && !ownsNamespace() {
 		fmt.Fprintln(os.Stderr, "be-child is for mcp-sandbox itself")
 		return 2
 	}
@@ -53,6 +52,20 @@ func wardenChild() int {
 		return 1 // the server hears of it by the end of the channel
 	}
 	return 0
+}
+
+// ownsNamespace reports whether all that kill(-1) reaches is the warden's: its work ends with
+// that. It is PID 1 of its namespace, or, behind a wall of srt's, whose first process does
+// nothing but reap and can't be killed from inside, comes next. There the filter tells that
+// be-child was here before.
+func ownsNamespace() bool {
+	mode, err := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0)
+	return os.Getpid() == 1 || os.Getpid() == 2 && err == nil && mode == unix.SECCOMP_MODE_FILTER
+}
+
+// ownsDomain is ownsNamespace where the wall is a domain: then it takes the orphans in it, too.
+func ownsDomain() bool {
+	return os.Getpid() != 1 && proveScoped() == nil && unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil
 }
 
 // guardWarden keeps the warden apart from what it starts. The descriptors of the

@@ -1,0 +1,159 @@
+package srt
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// unread is all of the host: srt takes it away directory by directory, but for the
+// kernel's own, of which it gives a /proc and a /dev of the guest's.
+var unread = []string{"/", "/sys"}
+
+// systemReads are the parts of the system that a guest sees. There is no passwd among
+// them: it would be the host's own.
+var systemReads = append([]string{"/etc/hosts", "/etc/nsswitch.conf"}, append(etc, systemDirs...)...)
+
+// sharedMemory is where memory is shared by name.
+var sharedMemory = []string{"/dev/shm"}
+
+// canConfine says what be-child needs inside and this kernel does not have.
+func canConfine() error {
+	if _, err := landlockABI(); err != nil {
+		return failed(layerLandlock, err)
+	}
+	_, err := seccompFilter(Policy{})
+	return err
+}
+
+// namespaceRemedy is what helps where bubblewrap gets no namespaces.
+func namespaceRemedy() string { return usernsRemedy(os.ReadFile) }
+
+// opensForReading reports which end of a pipe f is.
+func opensForReading(f *os.File) (bool, error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return false, err
+	}
+	var flags int
+	var failed error
+	if err := raw.Control(func(fd uintptr) { flags, failed = unix.FcntlInt(fd, unix.F_GETFL, 0) }); err != nil {
+		return false, err
+	}
+	return flags&unix.O_ACCMODE == unix.O_RDONLY, failed
+}
+
+// findInside finds the process that has a number in a namespace below keeper, and runs exe
+// as the child inside: nothing of the guest's runs yet, so that nobody can pretend.
+func findInside(keeper, number int, exe string) (kin, error) {
+	want := []byte(exe + "\x00be-child\x00" + verbInside + "\x00")
+	for _, pid := range descendants(keeper, nil)[1:] {
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if err != nil || !bytes.Equal(line, want) {
+			continue
+		}
+		numbers, err := numbersOf(pid)
+		if err != nil {
+			return kin{}, err
+		}
+		if len(numbers) < 2 || numbers[len(numbers)-1] != number {
+			return kin{}, fmt.Errorf("process %d is %v, and says that it is %d: srt gave it no PID namespace", pid, numbers, number)
+		}
+		return kin{first: pid, namespace: true, number: number}, nil
+	}
+	return kin{}, errors.New("the child inside is not among the processes that srt has started")
+}
+
+// numbersOf are those of a process in this PID namespace and all below that it is in.
+func numbersOf(pid int) ([]int, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, "NSpid:"); ok {
+			var all []int
+			for _, f := range strings.Fields(rest) {
+				n, err := strconv.Atoi(f)
+				if err != nil {
+					return nil, err
+				}
+				all = append(all, n)
+			}
+			return all, nil
+		}
+	}
+	return nil, errors.New("the kernel tells of no PID namespaces")
+}
+
+// take gets hold of PID 1 of the namespace of k, whose end is the end of all in it.
+func (e *srtEnds) take(k kin) error {
+	pid, err := parentOf(k.first)
+	if err != nil {
+		return err
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return fmt.Errorf("pidfd: %w", err)
+	}
+	handle := os.NewFile(uintptr(fd), "init")
+	// Now that it can't be another one's any more:
+	if again, err := parentOf(k.first); err != nil || again != pid {
+		return errors.Join(fmt.Errorf("the first process has another parent than %d", pid), err, handle.Close())
+	}
+	if numbers, err := numbersOf(pid); err != nil || numbers[len(numbers)-1] != 1 {
+		return errors.Join(fmt.Errorf("process %d is no PID 1 inside: %v", pid, numbers), err, handle.Close())
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.init = handle
+	return nil
+}
+
+func parentOf(pid int) (int, error) {
+	_, fields, err := statOf(fmt.Sprintf("/proc/%d", pid))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(fields[1])
+}
+
+func killHandle(f *os.File) { _ = unix.PidfdSendSignal(int(f.Fd()), unix.SIGKILL, nil, 0) }
+
+// press kills what the keeper has not ended yet.
+func (e *srtEnds) press() {
+	for _, pid := range descendants(e.keeper, nil)[1:] {
+		_ = unix.Kill(pid, unix.SIGKILL) // gone is what we want
+	}
+}
+
+// adoptOrphans makes this process the parent of all below it whose parents end.
+func adoptOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
+
+// endDescendants kills all below this process, and returns when none is left.
+func endDescendants() {
+	for pause := time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
+		for _, pid := range descendants(os.Getpid(), nil)[1:] {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		for {
+			pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+			if errors.Is(err, unix.ECHILD) {
+				return
+			}
+			if err == nil && pid == 0 {
+				break
+			}
+		}
+		time.Sleep(pause)
+	}
+}
+
+// dup makes to another name of from, which the exec does not close.
+func dup(from, to int) error { return unix.Dup3(from, to, 0) }

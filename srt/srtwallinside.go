@@ -1,0 +1,103 @@
+package srt
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// runInside is what srt executes behind its wall. It returns only if become does, which means
+// that a layer could not be raised.
+func runInside(become func(c insideConfig, report int) error) int {
+	var config insideConfig
+	if err := readJSON(0, &config); err != nil {
+		fmt.Fprintln(os.Stderr, "mcp-sandbox: read the configuration:", err)
+		return 1
+	}
+	report, err := openHigh(config.Report, unix.O_WRONLY)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mcp-sandbox: the report:", err)
+		return 1
+	}
+	_, err = unix.Write(report, binary.BigEndian.AppendUint32(nil, uint32(os.Getpid())))
+	if err == nil {
+		err = become(config, report)
+	}
+	var layer *LayerError
+	if !errors.As(err, &layer) {
+		layer = &LayerError{Layer: layerExec, Err: err}
+	}
+	r := childReport{Layer: layer.Layer, Error: layer.Err.Error(), Remedy: layer.Remedy}
+	errors.As(layer.Err, &r.Errno)
+	out, _ := json.Marshal(r) // strings and a number: can't fail
+	unix.Write(report, out)   // nobody is left to tell if this fails
+	return 1
+}
+
+// open returns what the guest's program gets, from descriptor 0 on, all at high numbers.
+func (c insideConfig) open() ([]int, error) {
+	var fds []int
+	add := func(path string, flag int) error {
+		fd, err := openHigh(path, flag)
+		fds = append(fds, fd)
+		return err
+	}
+	errs := []error{add("/dev/null", unix.O_RDONLY)}
+	for _, path := range c.Streams {
+		if path == "" {
+			path = "/dev/null"
+		}
+		errs = append(errs, add(path, unix.O_WRONLY))
+	}
+	for i, path := range c.Extra {
+		flag := unix.O_WRONLY
+		if c.Reads[i] {
+			flag = unix.O_RDONLY
+		}
+		errs = append(errs, add(path, flag))
+	}
+	if c.OOMFD {
+		errs = append(errs, add("/proc/self/oom_score_adj", unix.O_RDWR))
+	}
+	return fds, errors.Join(errs...)
+}
+
+// highFD is above every number that the guest's program gets.
+const highFD = 64
+
+// openHigh opens a path at a number that is in nobody's way.
+func openHigh(path string, flag int) (int, error) {
+	fd, err := unix.Open(path, flag|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, highFD)
+}
+
+// readJSON reads a length and as many bytes of JSON, and nothing beyond.
+func readJSON(fd int, into any) error {
+	var size [4]byte
+	if err := readFull(fd, size[:]); err != nil {
+		return err
+	}
+	text := make([]byte, binary.BigEndian.Uint32(size[:]))
+	if err := readFull(fd, text); err != nil {
+		return err
+	}
+	return json.Unmarshal(text, into)
+}
+
+// arrange gives descriptors their numbers, from 0 on.
+func arrange(fds []int) error {
+	for i, fd := range fds {
+		if err := dup(fd, i); err != nil {
+			return fmt.Errorf("descriptor %d: %w", i, err)
+		}
+	}
+	return nil
+}

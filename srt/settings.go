@@ -37,7 +37,7 @@ type settingsPath struct {
 
 const patternMarks = "*?[]"
 
-func (p settingsPath) check() error {
+func (s Settings) check(p settingsPath) error {
 	switch {
 	case p.text == "":
 		return errors.New("is empty")
@@ -45,6 +45,8 @@ func (p settingsPath) check() error {
 		return errors.New("has a NUL in it")
 	case strings.HasPrefix(p.text, "~") && p.text != "~" && !strings.HasPrefix(p.text, "~/"):
 		return errors.New("the homes of others have no name here: ~ and ~/… are known")
+	case strings.HasPrefix(p.text, "~") && !filepath.IsAbs(s.home):
+		return errors.New("no home directory is known for ~")
 	}
 	return nil
 }
@@ -100,89 +102,125 @@ func (c *Config) applySettings() error {
 	if !s.given {
 		return nil
 	}
-	var errs []error
-	fault := func(key, format string, a ...any) {
-		errs = append(errs, fmt.Errorf("settings: %s: %w", key, fmt.Errorf(format, a...)))
-	}
+	var faults []error
 	if len(s.allowed) > 0 {
-		fault("network.allowedDomains", "this server gives no network")
+		faults = append(faults, keyFault("network.allowedDomains", "this server gives no network"))
 	}
 	for _, name := range s.denyEnv {
 		if slices.ContainsFunc(c.Env, func(e string) bool { return strings.HasPrefix(e, name+"=") }) {
-			fault("credentials.envVars", "%s is to be hidden, and --env gives it to code", name)
+			faults = append(faults, keyFault("credentials.envVars", "%s is to be hidden, and --env gives it to code", name))
 		}
 	}
 	workspace := ""
 	if c.Workspace != "" {
 		workspace = realAsFar(absolute(c.Workspace, s.dir))
 	}
-	var writable []string
-	for _, p := range s.allowWrite {
-		p = p.withoutTail()
-		if p.isPattern() {
-			fault(p.key, "a pattern can't be allowed, only a path")
-			continue
-		}
-		writable = append(writable, s.find(p))
-	}
-	c.denyWriting(s, workspace, writable)
-	for i, at := range writable {
-		key := s.allowWrite[min(i, len(s.allowWrite)-1)].key
-		switch {
-		case at == "/tmp": // code has one of its own
-		case workspace != "" && at == workspace, c.mountedWritable(at):
-		case workspace != "" && within(at, workspace):
-			if !covered(workspace, writable) {
-				fault(key, "%s lies in the workspace %s, which code can write as a whole or not at all", at, workspace)
-			}
-		case covered(at, slices.Delete(slices.Clone(writable), i, i+1)):
-		default:
-			c.Mounts = append(c.Mounts, Mount{Host: at, Guest: at, Writable: true})
-		}
-	}
-	for _, p := range s.allowRead {
-		p = p.withoutTail()
-		if p.isPattern() {
-			fault(p.key, "a pattern can't be allowed, only a path")
-			continue
-		}
-		at := s.find(p)
-		if !within(at, systemDirs...) && !(workspace != "" && within(at, workspace)) && !c.mounted(at) {
-			c.Mounts = append(c.Mounts, Mount{Host: at, Guest: at})
-		}
-	}
-	for _, p := range s.denyWrite {
-		at := s.find(p)
-		for i, m := range c.Mounts {
-			if m.Writable && within(m.Host, at) && !p.isPattern() {
-				c.Mounts[i].Writable = false
-			}
-		}
-		for _, place := range c.writableNow(workspace) {
-			if within(at, place) || p.isPattern() && within(place, at) {
-				c.Settings.asks = append(c.Settings.asks, ask{p.key, fmt.Sprintf("%s lies in %s, which code can write as a whole or not at all", p.text, place), []string{WallSRT}})
-			}
-		}
-	}
-	return errors.Join(errs...)
+	writable, err := s.permitted(s.allowWrite)
+	faults = append(faults, err)
+	readable, err := s.permitted(s.allowRead)
+	faults = append(faults, err)
+	c.takeWriting(workspace, writable)
+	faults = append(faults, c.giveWriting(workspace, writable), c.giveReading(workspace, readable))
+	c.Settings.asks = append(slices.Clone(s.asks), c.partlyDenied(workspace)...)
+	return errors.Join(faults...)
 }
 
-// denyWriting makes read-only what no entry allows to be written.
-func (c *Config) denyWriting(s Settings, workspace string, writable []string) {
-	denied := func(at string) bool {
-		return !covered(at, writable) || slices.ContainsFunc(s.denyWrite, func(p settingsPath) bool {
-			p = p.withoutTail()
-			return !p.isPattern() && within(at, s.find(p))
-		})
+func keyFault(key, format string, a ...any) error {
+	return fmt.Errorf("settings: %s: %w", key, fmt.Errorf(format, a...))
+}
+
+// permit is one path that the settings allow.
+type permit struct{ key, at string }
+
+func (s Settings) permitted(entries []settingsPath) (all []permit, err error) {
+	var faults []error
+	for _, p := range entries {
+		if p = p.withoutTail(); p.isPattern() {
+			faults = append(faults, keyFault(p.key, "a pattern can't be allowed, only a path"))
+			continue
+		}
+		all = append(all, permit{p.key, s.find(p)})
 	}
-	if workspace != "" && denied(workspace) {
+	return all, errors.Join(faults...)
+}
+
+// covered reports whether at is one of these paths, or lies in one.
+func covered(at string, by []permit) bool {
+	return slices.ContainsFunc(by, func(p permit) bool { return within(at, p.at) })
+}
+
+// deniesWriting reports whether a path is denied as a whole.
+func (s Settings) deniesWriting(at string) bool {
+	return slices.ContainsFunc(s.denyWrite, func(p settingsPath) bool {
+		p = p.withoutTail()
+		return !p.isPattern() && within(at, s.find(p))
+	})
+}
+
+// takeWriting makes read-only what no entry allows to be written, or one denies.
+func (c *Config) takeWriting(workspace string, writable []permit) {
+	s := c.Settings
+	if workspace != "" && (!covered(workspace, writable) || s.deniesWriting(workspace)) {
 		c.WorkspaceReadOnly = true
 	}
 	for i, m := range c.Mounts {
-		if m.Writable && denied(realAsFar(absolute(m.Host, s.dir))) {
+		if host := realAsFar(absolute(m.Host, s.dir)); !covered(host, writable) || s.deniesWriting(host) {
 			c.Mounts[i].Writable = false
 		}
 	}
+}
+
+// giveWriting mounts what code may write.
+func (c *Config) giveWriting(workspace string, writable []permit) error {
+	var faults []error
+	for i, w := range writable {
+		others := slices.Delete(slices.Clone(writable), i, i+1)
+		switch {
+		case w.at == "/tmp": // code has one of its own
+		case workspace != "" && w.at == workspace:
+		case workspace != "" && within(w.at, workspace):
+			if !covered(workspace, writable) {
+				faults = append(faults, keyFault(w.key, "it lies in the workspace %s, which code can write as a whole or not at all", workspace))
+			}
+		case workspace != "" && within(workspace, w.at):
+			faults = append(faults, keyFault(w.key, "it holds the workspace %s: name one of them alone", workspace))
+		case c.mounted(w.at), slices.ContainsFunc(others, func(o permit) bool { return o.at != w.at && o.at != "/tmp" && within(w.at, o.at) }):
+		default:
+			found, err := find(named{what: "settings: " + w.key, path: w.at})
+			faults = append(faults, err)
+			c.Mounts = append(c.Mounts, Mount{Host: found.path, Guest: found.path, Writable: !c.Settings.deniesWriting(w.at)})
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// giveReading mounts what code may read and does not see in any case.
+func (c *Config) giveReading(workspace string, readable []permit) error {
+	var faults []error
+	for _, r := range readable {
+		if within(r.at, systemDirs...) || workspace != "" && within(r.at, workspace) || c.mounted(r.at) {
+			continue
+		}
+		found, err := find(named{what: "settings: " + r.key, path: r.at})
+		faults = append(faults, err)
+		c.Mounts = append(c.Mounts, Mount{Host: found.path, Guest: found.path})
+	}
+	return errors.Join(faults...)
+}
+
+// partlyDenied are entries of denyWrite for a part of what code can write.
+func (c *Config) partlyDenied(workspace string) (asks []ask) {
+	for _, p := range c.Settings.denyWrite {
+		p = p.withoutTail()
+		at := c.Settings.find(p)
+		for _, place := range c.writableNow(workspace) {
+			if within(at, place) || p.isPattern() && within(place, at) {
+				why := fmt.Sprintf("%s is about a part of %s, which code can write as a whole or not at all", p.text, place)
+				asks = append(asks, ask{p.key, why, []string{WallSRT}})
+			}
+		}
+	}
+	return asks
 }
 
 func absolute(path, dir string) string {
@@ -192,15 +230,8 @@ func absolute(path, dir string) string {
 	return filepath.Join(dir, path)
 }
 
-// covered reports whether at is one of places, or lies in one.
-func covered(at string, places []string) bool { return within(at, places...) }
-
 func (c *Config) mounted(at string) bool {
 	return slices.ContainsFunc(c.Mounts, func(m Mount) bool { return within(at, m.Host) })
-}
-
-func (c *Config) mountedWritable(at string) bool {
-	return slices.ContainsFunc(c.Mounts, func(m Mount) bool { return m.Writable && within(at, m.Host) })
 }
 
 // writableNow are the host's places that code can write.
@@ -222,7 +253,7 @@ func (c *Config) writableNow(workspace string) []string {
 func (c Config) unhonoured(wall string, shown []string) error {
 	var errs []error
 	fault := func(key, why string) {
-		errs = append(errs, fmt.Errorf("settings: %s: the wall %s can't honour it: %s", key, wall, why))
+		errs = append(errs, keyFault(key, "the wall %s can't honour it: %s", wall, why))
 	}
 	for _, a := range c.Settings.asks {
 		if !slices.Contains(a.walls, wall) {

@@ -163,7 +163,7 @@ func (r *settingsReader) paths(key string, raw json.RawMessage) (all []settingsP
 		} else if !r.strict(key, raw, &p.text, `a path, or {"path": "…", "literal": true}`) {
 			return
 		}
-		if err := p.check(); err != nil {
+		if err := r.s.check(p); err != nil {
 			r.fault(key, "%w", err)
 			return
 		}

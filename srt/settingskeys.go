@@ -94,7 +94,7 @@ var credentialKeys = map[string]settingsKey{
 			p := settingsPath{key: key + ".path"}
 			r.object(key, raw, secret(map[string]settingsKey{"path": func(r *settingsReader, key string, raw json.RawMessage) {
 				if r.strict(key, raw, &p.text, "a path") {
-					if err := p.check(); err != nil {
+					if err := r.s.check(p); err != nil {
 						r.fault(key, "%w", err)
 					}
 				}

@@ -44,8 +44,13 @@ type localConfig struct {
 }
 
 func openLocal(ctx context.Context, cfg localConfig) (*local, error) {
+	settings, err := cfg.settings()
+	if err != nil {
+		return nil, err
+	}
 	c := srt.Config{
-		Wall: cfg.Wall, Python: cfg.Python, Workspace: cfg.workspace, WorkspaceReadOnly: cfg.readOnly, WorkspaceApart: cfg.apart,
+		Settings: settings,
+		Wall:     cfg.Wall, Python: cfg.Python, Workspace: cfg.workspace, WorkspaceReadOnly: cfg.readOnly, WorkspaceApart: cfg.apart,
 		StateDir: cfg.stateDir, Limits: cfg.limits(), Commands: cfg.allow, Log: cfg.log,
 		Checkpoint: sandbox.Checkpoint(cfg.checkpoint),
 		Warm:       cfg.Warm, Preload: cfg.Preload,

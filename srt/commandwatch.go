@@ -18,7 +18,7 @@ type commandWatch struct {
 
 func watchCommands(w *warden) *commandWatch {
 	c := &commandWatch{}
-	if w.cage.limitsMemory() && w.scratch == nil {
+	if w.cage.limitsMemory() && len(w.scratch) == 0 {
 		return c
 	}
 	c.mu.Lock()
@@ -43,9 +43,9 @@ func (c *commandWatch) look(w *warden) {
 			w.stop(kernel.StopReason{Status: sandbox.StatusOOM, Text: outOfMemory(w.memory, allEnded)})
 		}
 	}
-	if w.scratch != nil {
-		if used, err := w.scratch.measure(0); err == nil && used.beyond(w.scratch.soft) {
-			w.stop(kernel.StopReason{Status: sandbox.StatusError, Text: w.scratch.text(used)})
+	for _, d := range w.scratch {
+		if used, err := d.measure(0); err == nil && used.beyond(d.soft) {
+			w.stop(kernel.StopReason{Status: sandbox.StatusError, Text: d.text(used)})
 		}
 	}
 	c.timer.Reset(max(watchBusy, watchShare*time.Since(begun)))

@@ -1,7 +1,9 @@
 package srt
 
 import (
+	"cmp"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,8 +20,10 @@ import (
 // killed with all that runs in the session. Beyond last, twice the limit and a burst
 // more, nothing runs any longer.
 type disk struct {
-	what, dir        string // in a sentence: the workspace
-	limit            usage  // what the session itself may add
+	dir              string
+	what             string                          // the beginning of a sentence on it; "" = The workspace
+	look             func(stop usage) (usage, error) // how it is measured; nil = file by file
+	limit            usage                           // what the session itself may add
 	soft, hard, last usage
 	spare            map[fileID]struct{}
 	uploads          sync.Mutex   // held while an upload looks for room and reserves it
@@ -72,27 +76,20 @@ func holdings(dir string) (before, error) {
 func newDisk(p Policy, b before) *disk {
 	p = p.withDefaults()
 	limit := usage{bytes: p.Disk, inodes: p.Inodes}
-	d := &disk{what: "workspace", dir: p.Workspace.Host, limit: limit, spare: b.closed, soft: b.usage.plus(limit)}
+	d := &disk{dir: p.Workspace.Host, limit: limit, spare: b.closed, soft: b.usage.plus(limit)}
 	d.hard = d.soft.plus(usage{bytes: max(limit.bytes/4, diskRound), inodes: max(limit.inodes/4, 1000)})
 	d.last = d.soft.plus(limit).plus(usage{bytes: diskBurst, inodes: limit.inodes})
-	return d
-}
-
-// newScratch watches the directory that takes the place of a private /tmp; nil where there is none.
-func newScratch(p Policy) *disk {
-	if p.Tmp == "" {
-		return nil
-	}
-	p.Workspace.Host = p.Tmp
-	d := newDisk(p, before{})
-	d.what = "directory for temporary files"
 	return d
 }
 
 // measure looks; more is what open files hold that have no name any longer.
 func (d *disk) measure(more int64) (usage, error) {
 	stop := d.last.plus(usage{inodes: 1})
-	used, err := measure(d.dir, stop, d.spare)
+	look := d.look
+	if look == nil {
+		look = func(stop usage) (usage, error) { return measure(d.dir, stop, d.spare) }
+	}
+	used, err := look(stop)
 	used.bytes += more
 	return used, err
 }
@@ -174,14 +171,15 @@ func (d *disk) judgeBlind(now, was usage, m moment) ruling {
 }
 
 func (d *disk) text(now usage) string {
+	what := cmp.Or(d.what, "The workspace")
 	switch {
 	case now.bytes > d.soft.bytes:
-		return fmt.Sprintf("The %s holds more than %s, its limit: delete files.", d.what, kernel.Bytes(d.soft.bytes))
+		return fmt.Sprintf("%s holds more than %s, its limit: delete files.", what, kernel.Bytes(d.soft.bytes))
 	case now.inodes > d.soft.inodes:
-		return fmt.Sprintf("The %s holds more than %d files and directories, its limit: delete some.", d.what, d.soft.inodes)
+		return fmt.Sprintf("%s holds more than %d files and directories, its limit: delete some.", what, d.soft.inodes)
 	}
-	return fmt.Sprintf("The size of the %s can't be told, which counts as beyond its limit: its directory %q "+
-		"is closed to its owner or too deep (%d levels): open it by chmod u+rwx, or remove it.", d.what, now.blind, maxDepth)
+	return fmt.Sprintf("The size of %s can't be told, which counts as beyond its limit: its directory %q "+
+		"is closed to its owner or too deep (%d levels): open it by chmod u+rwx, or remove it.", strings.ToLower(what[:1])+what[1:], now.blind, maxDepth)
 }
 
 // refuses is why no code may run any longer; "" if it may. The session must be closed, or

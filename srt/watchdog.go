@@ -32,8 +32,6 @@ type watchdog struct {
 	due     time.Time // of the next round
 	lookBy  time.Time // when what a call has left behind must be looked at; zero: that was done
 
-	scratch *disk // what takes the place of a private /tmp; nil = nothing does
-
 	glance *glance // nil = the watchdog's own rounds look at memory
 
 	activity uint64    // of the last round that looked whether anything runs
@@ -48,6 +46,7 @@ type watched struct {
 	client *kernel.Client
 	policy Policy
 	disk   *disk        // nil = the workspace is not watched
+	others []*disk      // other places of which nobody else holds the limits
 	log    *slog.Logger // nil = silent
 }
 
@@ -68,7 +67,6 @@ func watch(what watched) *watchdog {
 	}
 	w := &watchdog{
 		watched: what,
-		scratch: newScratch(what.policy),
 		kick:    make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	if w.cage.limitsMemory() {
@@ -195,7 +193,7 @@ func (w *watchdog) settle(due, earliest time.Time) time.Time {
 func (w *watchdog) loop() {
 	defer close(w.done)
 	watchesMemory := !w.cage.limitsMemory()
-	if !watchesMemory && w.disk == nil && w.scratch == nil {
+	if !watchesMemory && w.disk == nil && len(w.others) == 0 {
 		<-w.quit
 		return
 	}
@@ -263,11 +261,12 @@ func (w *watchdog) round(watchesMemory bool) time.Duration {
 	if watchesMemory {
 		w.checkMemory(held)
 	}
-	if w.disk != nil {
-		w.checkDisk(w.disk, held.disk, m)
-	}
-	if w.scratch != nil {
-		w.checkDisk(w.scratch, 0, m)
+	more := held.disk // of whichever place on the disk: the first that is watched has to bear it
+	for _, d := range append([]*disk{w.disk}, w.others...) {
+		if d != nil {
+			w.checkDisk(d, more, m)
+			more = 0
+		}
 	}
 	switch {
 	case m.running > 0:
@@ -357,10 +356,15 @@ func (w *watchdog) checkTasks() {
 	w.enforce(ruling{end, fmt.Sprintf("The session went beyond its limit of %d processes and threads.", w.policy.Tasks)}, sandbox.StatusError)
 }
 
+// checkDisk looks at one place; more is what is held there without a name.
 func (w *watchdog) checkDisk(d *disk, more int64, m moment) {
 	used, err := d.measure(more)
 	if err != nil {
-		w.log.Error("a directory of a session can't be measured", "which", d.what, "err", err)
+		select {
+		case <-w.cage.Done(): // it went with the session
+		default:
+			w.log.Error("a directory of a session can't be measured", "err", err)
+		}
 		return
 	}
 	w.enforce(d.judge(used, m), sandbox.StatusError)

@@ -89,3 +89,5 @@ func canWatchMemory() error {
 	}
 	return nil
 }
+
+func sharedMemoryOf(kin) (usage, error) { return usage{}, nil }

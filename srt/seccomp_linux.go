@@ -281,7 +281,7 @@ func filterFor(info *arch.Info, p Policy) []bpf.Instruction {
 		jump(bpf.JumpEqual, uint32(info.ID), 1, 0),
 		ret(retKill), // i386 or 32-bit ARM calls on a 64-bit kernel: no honest program here makes them
 		bpf.LoadAbsolute{Off: offNumber, Size: 4},
-		jump(bpf.JumpGreaterThan, lastKnown, 0, 1), // takes x32 (bit 30) and negative numbers too
+		jump(bpf.JumpGreaterThan, p.lastKnown(), 0, 1), // takes x32 (bit 30) and negative numbers too
 		ret(retENOSYS),
 	}
 	for _, name := range denied {
@@ -300,6 +300,14 @@ func filterFor(info *arch.Info, p Policy) []bpf.Instruction {
 		}
 	}
 	return append(ins, ret(retAllow))
+}
+
+// lastKnown is the newest call that may be answered by a kernel that has it.
+func (p Policy) lastKnown() uint32 {
+	if p.sharesHost {
+		return lastAmongOthers
+	}
+	return lastKnown
 }
 
 // seccompFilter is the program for this machine, as the bytes of a struct sock_filter

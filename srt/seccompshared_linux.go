@@ -15,6 +15,9 @@ func amongOthers(p Policy) map[string][]bpf.Instruction {
 		"socket":     {ret(retEPERM)},
 		"socketpair": pairCall(),
 
+		// What the owner of a file may set through a descriptor that only reads.
+		"ioctl": refuseRequests(unix.TIOCSTI, tioclinux, unix.TIOCSETD, fsSetFlags, fsSetFlags32, fsSetXattr, fsEnableVerity),
+
 		// Other processes of the same user: only the caller itself, which is 0.
 		"sched_setscheduler": append(onlySelf(0), judgedPolicy()...),
 		"sched_setparam":     append(onlySelf(0), ret(retAllow)),
@@ -51,14 +54,35 @@ var nameless = []string{
 var byOwner = []string{
 	"chmod", "fchmod", "fchmodat", "fchmodat2", "utime", "utimes", "futimesat", "utimensat",
 	"chown", "lchown", "fchown", "fchownat",
-	"file_setattr",
 	"connect", "bind", "listen", // of sockets that there are not
 }
 
 // attributes say "not here", at which programs that copy them go on.
 var attributes = []string{
-	"setxattr", "lsetxattr", "fsetxattr", "setxattrat", "removexattr", "lremovexattr", "fremovexattr", "removexattrat",
+	"setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr",
 }
+
+// Requests that have no name in x/sys (linux/fs.h: FS_IOC_SETFLAGS, FS_IOC32_SETFLAGS,
+// FS_IOC_FSSETXATTR; linux/fsverity.h: FS_IOC_ENABLE_VERITY).
+const (
+	fsSetFlags     = 0x40086602
+	fsSetFlags32   = 0x40046602
+	fsSetXattr     = 0x401c5820
+	fsEnableVerity = 0x40806685
+)
+
+// refuseRequests refuses these requests of ioctl.
+func refuseRequests(requests ...uint32) []bpf.Instruction {
+	ins := []bpf.Instruction{load(1)}
+	for i, r := range requests {
+		ins = append(ins, jump(bpf.JumpEqual, r, uint8(len(requests)-i), 0))
+	}
+	return append(ins, ret(retAllow), ret(retEPERM))
+}
+
+// lastAmongOthers is the newest call before those by which an owner sets a file's attributes
+// by name (setxattrat, file_setattr), which the tables don't all know: mseal, of Linux 6.10.
+const lastAmongOthers = 462
 
 // pairCall allows connected Unix sockets.
 func pairCall() []bpf.Instruction {

@@ -8,14 +8,14 @@ import (
 // landlockWeaknesses are what a session behind the landlock wall gets less than behind the
 // others, a sentence for each: for the log at start, doctor, and whoever asks.
 var landlockWeaknesses = []string{
-	"there are no namespaces: the numbers of the host's processes, the names, sizes and times of its files, and its host name can be found out, though nothing can be opened, listed or signalled",
-	"the guest is the server's own user: what Landlock does not look at is held by the filter of system calls alone",
-	"there are no sockets but pairs: no loopback inside, no UNIX sockets, so no multiprocessing.Manager",
-	"/dev/shm is the host's and closed: no multiprocessing.Lock, Queue or Pool, no shared_memory",
-	"/proc is closed but for a few files about the machine; what a process may know of itself there, code alone has that has not been restored from a checkpoint",
-	"modes, owners and times of files can't be changed by whoever is no owner of the place",
-	"/tmp is a directory on the server's disk, held to its limit by a watch and not by the kernel",
-	"without a control group tasks are held by a watch: more than allowed may run for a moment, and all of the user's count together",
+	"there are no namespaces: code can find out the host's name, and of files and processes whose name or number it guesses that they are there, and the files' sizes and times; it can't open, list or signal them",
+	"code runs as the server's own user: what Landlock does not look at, the filter of system calls alone holds",
+	"there are no sockets but pairs: no loopback, no UNIX sockets, and so no multiprocessing.Manager",
+	"/dev/shm is the host's, and closed: no multiprocessing.Lock, Queue or Pool, no shared_memory",
+	"/proc is closed but for a few files: no list of the session's own processes; what takes over from a checkpoint can't be copied again",
+	"modes, owners and times of files can't be changed, not even those of the session's own",
+	"temporary files lie on the server's disk, and a watch holds their limit, not the kernel",
+	"without a control group a watch holds the limit of tasks: for a moment there may be twice as many",
 }
 
 // describeLandlock tells a person what p is behind the landlock wall.

@@ -153,6 +153,9 @@ func (l *Local) raise(ctx context.Context) error {
 		err := l.try(ctx, name)
 		switch {
 		case err == nil:
+			if name == WallLandlock {
+				l.cfg.Log.Warn("the wall landlock is weaker than the others", "weaknesses", strings.Join(landlockWeaknesses, "; "))
+			}
 			for j, r := range refused {
 				l.cfg.Log.Warn("the wall can't be raised, and another one was", "wall", names[j], "instead", name, "err", r)
 			}

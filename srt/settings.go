@@ -187,7 +187,10 @@ func (c *Config) giveWriting(workspace string, writable []permit) error {
 		case c.mounted(w.at), slices.ContainsFunc(others, func(o permit) bool { return o.at != w.at && o.at != "/tmp" && within(w.at, o.at) }):
 		default:
 			found, err := find(named{what: "settings: " + w.key, path: w.at})
-			faults = append(faults, err)
+			if err != nil {
+				faults = append(faults, err)
+				continue
+			}
 			c.Mounts = append(c.Mounts, Mount{Host: found.path, Guest: found.path, Writable: !c.Settings.deniesWriting(w.at)})
 		}
 	}
@@ -202,7 +205,10 @@ func (c *Config) giveReading(workspace string, readable []permit) error {
 			continue
 		}
 		found, err := find(named{what: "settings: " + r.key, path: r.at})
-		faults = append(faults, err)
+		if err != nil {
+			faults = append(faults, err)
+			continue
+		}
 		c.Mounts = append(c.Mounts, Mount{Host: found.path, Guest: found.path})
 	}
 	return errors.Join(faults...)

@@ -55,6 +55,12 @@ func BeChild(args []string) int {
 	switch {
 	case len(args) == 1 && args[0] == verbCage:
 		return cageChild()
+	case len(args) == 1 && args[0] == verbConfine:
+		return confineChild()
+	case len(args) == 1 && args[0] == verbGuard:
+		return guardChild()
+	case len(args) == 1 && args[0] == verbEnter:
+		return enterChild()
 	case len(args) == 1 && args[0] == verbInside:
 		return insideChild()
 	case len(args) > 1 && args[0] == verbKeep:
@@ -88,7 +94,7 @@ func cageChild() int {
 	var config childConfig
 	err := onFirstThread(verbCage)
 	if err == nil {
-		config, err = readConfig()
+		err = readConfig(&config)
 	}
 	report := childReportFD
 	if err == nil {
@@ -97,6 +103,11 @@ func cageChild() int {
 	if err == nil {
 		err = becomeGuest(config, report)
 	}
+	return reportFailure(report, err)
+}
+
+// reportFailure tells the server why the wall does not stand, and returns the exit code.
+func reportFailure(report int, err error) int {
 	var layer *LayerError
 	if !errors.As(err, &layer) {
 		layer = &LayerError{Layer: layerExec, Err: err}
@@ -110,7 +121,7 @@ func cageChild() int {
 
 // readConfig blocks until the server has mapped this process's ids: before that the server
 // sends nothing.
-func readConfig() (config childConfig, err error) {
+func readConfig(config any) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("read the configuration: %w", err)
@@ -118,13 +129,13 @@ func readConfig() (config childConfig, err error) {
 	}()
 	var size [4]byte
 	if err := readFull(childConfigFD, size[:]); err != nil {
-		return config, err
+		return err
 	}
 	text := make([]byte, binary.BigEndian.Uint32(size[:]))
 	if err := readFull(childConfigFD, text); err != nil {
-		return config, err
+		return err
 	}
-	return config, json.Unmarshal(text, &config)
+	return json.Unmarshal(text, config)
 }
 
 // awaitGoAhead blocks until the server has put this process into its control group.

@@ -23,6 +23,8 @@ type command struct {
 	OOMFD          bool              // after Extra, one of the program's own oom_score_adj, open for writing
 }
 
+const maxExtra = 32 // descriptors
+
 // validate returns all faults of c together. Files are written before the mounts are
 // there, and one below a mount would be hidden by it.
 func (c command) validate(p Policy) error {
@@ -30,8 +32,8 @@ func (c command) validate(p Policy) error {
 	if !clean(c.Path) || !clean(c.Dir) {
 		faults = append(faults, fmt.Errorf("path %q, directory %q: not absolute, clean paths", c.Path, c.Dir))
 	}
-	if len(c.Extra) > 32 {
-		faults = append(faults, fmt.Errorf("%d extra descriptors are more than 32", len(c.Extra)))
+	if len(c.Extra) > maxExtra {
+		faults = append(faults, fmt.Errorf("%d extra descriptors are more than %d", len(c.Extra), maxExtra))
 	}
 	covered := append([]string{"/proc", "/sys", "/dev", "/etc", "/tmp", "/var/tmp"}, systemDirs...)
 	covered = append(covered, p.ReadOnly...)
@@ -53,6 +55,23 @@ func (c command) validate(p Policy) error {
 	}
 	if total > 8*mib {
 		faults = append(faults, fmt.Errorf("files of %d bytes are more than 8 MiB", total))
+	}
+	return errors.Join(faults...)
+}
+
+// validateHost is validate for a wall that makes no root of its own.
+func (c command) validateHost() error {
+	var faults []error
+	if !clean(c.Path) || c.Dir != "" && !clean(c.Dir) {
+		faults = append(faults, fmt.Errorf("path %q, directory %q: not absolute, clean paths", c.Path, c.Dir))
+	}
+	if len(c.Extra) > maxExtra {
+		faults = append(faults, fmt.Errorf("%d extra descriptors are more than %d", len(c.Extra), maxExtra))
+	}
+	for name := range c.Files {
+		if !clean(name) {
+			faults = append(faults, fmt.Errorf("file %q: not an absolute, clean path", name))
+		}
 	}
 	return errors.Join(faults...)
 }

@@ -153,7 +153,7 @@ func (s *session) raiseWarden(ctx context.Context) (_ *warden, err error) {
 	}
 	output := kernel.NewOutput(server[2], server[3], l.cfg.Limits.Output)
 	output.Keep(s.overflow)
-	return newWarden(c, server[0], server[1], output, l.wardenConfig(at), policy.withDefaults().Memory)
+	return newWarden(c, server[0], server[1], output, l.wardenConfig(at), policy.withDefaults())
 }
 
 // wardenConfig is what a session's warden is told.

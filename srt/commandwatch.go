@@ -8,9 +8,10 @@ import (
 	"mcp-sandbox/sandbox/kernel"
 )
 
-// commandWatch holds the memory limit of a line of commands where no control
-// group does. A line leaves nothing behind, so the watch lives as long as the
-// line; one that is over before the first look costs a timer.
+// commandWatch holds the limits of a line of commands that the kernel doesn't: of memory
+// where no control group does, and of temporary files on the server's disk. A line leaves
+// nothing behind, so the watch lives as long as the line; one that is over before the first
+// look costs a timer.
 type commandWatch struct {
 	mu    sync.Mutex
 	timer *time.Timer // nil = nothing to watch, or closed
@@ -18,7 +19,7 @@ type commandWatch struct {
 
 func watchCommands(w *warden) *commandWatch {
 	c := &commandWatch{}
-	if w.cage.limitsMemory() {
+	if w.cage.limitsMemory() && len(w.scratch) == 0 {
 		return c
 	}
 	c.mu.Lock()
@@ -38,11 +39,19 @@ func (c *commandWatch) look(w *warden) {
 	limit := w.memory + watchAllowance
 	// Nothing is held beside files and memory: there are no memory files behind that wall,
 	// and deleted ones lie on /tmp, which counts by what is used of it.
-	used, err := memoryOf(w.cage.kin, limit, held{})
-	if err == nil && used > limit { // an error: it has ended meanwhile
-		w.stop(kernel.StopReason{Status: sandbox.StatusOOM, Text: outOfMemory(w.memory, allEnded)})
+	near := false
+	if !w.cage.limitsMemory() {
+		used, err := memoryOf(w.cage.kin, limit, held{})
+		if near = err == nil && used > limit/2; err == nil && used > limit { // an error: it has ended meanwhile
+			w.stop(kernel.StopReason{Status: sandbox.StatusOOM, Text: outOfMemory(w.memory, allEnded)})
+		}
 	}
-	c.timer.Reset(rest(time.Since(begun), err == nil && used > limit/2))
+	for _, d := range w.scratch {
+		if used, err := d.measure(0); err == nil && used.beyond(d.soft) {
+			w.stop(kernel.StopReason{Status: sandbox.StatusError, Text: d.text(used)})
+		}
+	}
+	c.timer.Reset(rest(time.Since(begun), near))
 }
 
 // close ends the watch, and waits for a look under way.

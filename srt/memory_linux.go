@@ -20,7 +20,11 @@ func memoryOf(k kin, limit int64, h held) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	files, devices := memoryFiles(k.first)
+	var files int64
+	var devices map[uint64]bool
+	if k.namespace { // otherwise they are the host's
+		files, devices = memoryFiles(k.first)
+	}
 	all := append(g.others, g.first)
 	total := files + h.memory
 	for _, p := range all {

@@ -46,6 +46,7 @@ type Policy struct {
 	// guest and takes away with it. The limits of /tmp are then the watchdog's to hold.
 	Tmp string
 
+	sharesHost bool // there are no namespaces: what the kernel finds by number or name may be the host's
 	supervisor int  // its number inside; 0 is 1
 	sharesIPC  bool // the wall gives no namespace for System V objects and message queues
 
@@ -135,6 +136,18 @@ func outermost(paths []string) []string {
 
 // systemDirs are shown to every guest, read-only and executable.
 var systemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"}
+
+// etc are the files of the host that programs need and anyone may know. Never shadow,
+// never a private key, never the host's users: passwd and group are our own.
+var etc = []string{
+	"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d",
+	"/etc/alternatives", // numpy's libblas goes through it
+	"/etc/fonts", "/var/cache/fontconfig", "/etc/matplotlibrc",
+	"/etc/localtime", "/etc/mime.types", "/etc/protocols", "/etc/services",
+	"/etc/python3*",
+	"/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/crypto-policies",
+	"/etc/pki/tls/certs", "/etc/pki/tls/openssl.cnf", "/etc/pki/ca-trust/extracted",
+}
 
 // reserved are the places that the wall itself fills; nothing of the operator's may be
 // mounted on or below them, since it would replace part of the wall.

@@ -152,18 +152,6 @@ func systemSources(p Policy) []source {
 	return all
 }
 
-// etc are the files of the host that programs need and anyone may know. Never shadow,
-// never a private key, never the host's users: passwd and group are our own.
-var etc = []string{
-	"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d",
-	"/etc/alternatives", // numpy's libblas goes through it
-	"/etc/fonts", "/var/cache/fontconfig", "/etc/matplotlibrc",
-	"/etc/localtime", "/etc/mime.types", "/etc/protocols", "/etc/services",
-	"/etc/python3*",
-	"/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/crypto-policies",
-	"/etc/pki/tls/certs", "/etc/pki/tls/openssl.cnf", "/etc/pki/ca-trust/extracted",
-}
-
 // device is a node that is shown from the host's /dev.
 type device struct {
 	path         string

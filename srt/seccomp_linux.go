@@ -24,12 +24,13 @@ import (
 // not the call, with the numbers that follow.
 
 const (
-	retAllow  = uint32(seccomp.ActionAllow)
-	retKill   = uint32(seccomp.ActionKillProcess)
-	retEPERM  = uint32(seccomp.ActionErrno) | uint32(unix.EPERM)
-	retENOSYS = uint32(seccomp.ActionErrno) | uint32(unix.ENOSYS)
-	retFamily = uint32(seccomp.ActionErrno) | uint32(unix.EAFNOSUPPORT)
-	retEINVAL = uint32(seccomp.ActionErrno) | uint32(unix.EINVAL)
+	retAllow   = uint32(seccomp.ActionAllow)
+	retKill    = uint32(seccomp.ActionKillProcess)
+	retEPERM   = uint32(seccomp.ActionErrno) | uint32(unix.EPERM)
+	retENOSYS  = uint32(seccomp.ActionErrno) | uint32(unix.ENOSYS)
+	retFamily  = uint32(seccomp.ActionErrno) | uint32(unix.EAFNOSUPPORT)
+	retEINVAL  = uint32(seccomp.ActionErrno) | uint32(unix.EINVAL)
+	retENOTSUP = uint32(seccomp.ActionErrno) | uint32(unix.ENOTSUP)
 )
 
 // Offsets in struct seccomp_data. Arguments are 64 bits wide; but for a pointer
@@ -92,15 +93,11 @@ func judged(p Policy) map[string][]bpf.Instruction {
 		// (no address randomisation, executable everything) weakens the process.
 		"personality": allowOnly(0, retEPERM, 0, 0xffffffff),
 
-		// Real-time policies could starve the host. SCHED_RESET_ON_FORK may come with any.
-		"sched_setscheduler": slices.Concat(p.notSupervisor(0),
-			[]bpf.Instruction{load(1), bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: ^uint32(unix.SCHED_RESET_ON_FORK)}},
-			oneOf(retEPERM, unix.SCHED_NORMAL, unix.SCHED_BATCH, unix.SCHED_IDLE)),
-		"sched_setparam":    append(p.notSupervisor(0), ret(retAllow)),
-		"sched_setaffinity": append(p.notSupervisor(0), ret(retAllow)),
-		"setpriority": slices.Concat(p.oneProcess(unix.PRIO_PROCESS),
-			[]bpf.Instruction{load(2), jump(bpf.JumpBitsSet, 1<<31, 0, 1), ret(retEPERM), ret(retAllow)}),
-		"ioprio_set": append(p.oneProcess(ioprioProcess), ret(retAllow)),
+		"sched_setscheduler": append(p.notSupervisor(0), judgedPolicy()...),
+		"sched_setparam":     append(p.notSupervisor(0), ret(retAllow)),
+		"sched_setaffinity":  append(p.notSupervisor(0), ret(retAllow)),
+		"setpriority":        append(p.oneProcess(unix.PRIO_PROCESS), lowerPriority()...),
+		"ioprio_set":         append(p.oneProcess(ioprioProcess), ret(retAllow)),
 
 		// Typing into somebody's terminal. There is none inside; this is for one that leaks.
 		"ioctl": {load(1),
@@ -146,6 +143,9 @@ func judged(p Policy) map[string][]bpf.Instruction {
 			calls[name] = []bpf.Instruction{ret(retEPERM)}
 		}
 	}
+	if p.sharesHost {
+		maps.Copy(calls, amongOthers(p))
+	}
 	if !p.AllowExec {
 		// A memory file can be executed although every writable mount is noexec.
 		calls["memfd_create"] = []bpf.Instruction{ret(retEPERM)}
@@ -188,6 +188,18 @@ func (p Policy) notSupervisor(pid uint32) []bpf.Instruction {
 // oneProcess refuses a priority for whole groups or users, which would be PID 1's too.
 func (p Policy) oneProcess(kind uint32) []bpf.Instruction {
 	return append([]bpf.Instruction{load(0), jump(bpf.JumpEqual, kind, 1, 0), ret(retEPERM)}, p.notSupervisor(1)...)
+}
+
+// judgedPolicy refuses real-time policies, which could starve the host. SCHED_RESET_ON_FORK may
+// come with any.
+func judgedPolicy() []bpf.Instruction {
+	return append([]bpf.Instruction{load(1), bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: ^uint32(unix.SCHED_RESET_ON_FORK)}},
+		oneOf(retEPERM, unix.SCHED_NORMAL, unix.SCHED_BATCH, unix.SCHED_IDLE)...)
+}
+
+// lowerPriority refuses a negative nice value.
+func lowerPriority() []bpf.Instruction {
+	return []bpf.Instruction{load(2), jump(bpf.JumpBitsSet, 1<<31, 0, 1), ret(retEPERM), ret(retAllow)}
 }
 
 const setIDs = unix.S_ISUID | unix.S_ISGID
@@ -269,7 +281,7 @@ func filterFor(info *arch.Info, p Policy) []bpf.Instruction {
 		jump(bpf.JumpEqual, uint32(info.ID), 1, 0),
 		ret(retKill), // i386 or 32-bit ARM calls on a 64-bit kernel: no honest program here makes them
 		bpf.LoadAbsolute{Off: offNumber, Size: 4},
-		jump(bpf.JumpGreaterThan, lastKnown, 0, 1), // takes x32 (bit 30) and negative numbers too
+		jump(bpf.JumpGreaterThan, p.lastKnown(), 0, 1), // takes x32 (bit 30) and negative numbers too
 		ret(retENOSYS),
 	}
 	for _, name := range denied {
@@ -288,6 +300,14 @@ func filterFor(info *arch.Info, p Policy) []bpf.Instruction {
 		}
 	}
 	return append(ins, ret(retAllow))
+}
+
+// lastKnown is the newest call that may be answered by a kernel that has it.
+func (p Policy) lastKnown() uint32 {
+	if p.sharesHost {
+		return lastAmongOthers
+	}
+	return lastKnown
 }
 
 // seccompFilter is the program for this machine, as the bytes of a struct sock_filter

@@ -91,7 +91,7 @@ func (l *Local) tryWall(ctx context.Context, b *bait) (err error) {
 		Code: selfTestCode,
 		Inputs: map[string]any{
 			"canary": b.canary, "open": b.open, "port": listener.Addr().(*net.TCPAddr).Port, "proxy": proxy,
-			"supervisor": session.live.cage.kin.inside(), "concedes": l.wall.concedes(),
+			"supervisor": session.live.cage.kin.inside(), "concedes": l.wall.concedes(), "server": l.serverInSight(),
 		},
 		Timeout: 20 * time.Second,
 	})
@@ -99,6 +99,14 @@ func (l *Local) tryWall(ctx context.Context, b *bait) (err error) {
 		return err
 	}
 	return errors.Join(judge(res), b.judge(res))
+}
+
+// serverInSight is the server's number, where a guest would be in the same PID namespace; else 0.
+func (l *Local) serverInSight() int {
+	if l.wall.name() == WallLandlock {
+		return os.Getpid()
+	}
+	return 0
 }
 
 // judge looks for itself: what the code inside tells is only its word.

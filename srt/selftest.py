@@ -44,6 +44,12 @@ def connect_by_proxy():
 
 
 def see_processes():
+    if inputs["server"]:  # there is no PID namespace, so none must be seen, nor be in reach
+        try:
+            return os.listdir("/proc")
+        except OSError:
+            os.kill(inputs["server"], 0)
+            return "the server can be signalled"
     ours = 1, inputs["supervisor"], os.getpid()
     seen = [p for p in os.listdir("/proc") if p.isdigit() and int(p) not in ours]
     if seen or os.getppid() != inputs["supervisor"]:

@@ -32,6 +32,7 @@ type Config struct {
 	PythonEnv         []string        // NAME=VALUE for the one run of Python outside the wall that tells what it is; nil = none
 	StateDir          string          // host directory in which sessions outlive the server; "" = they end with it
 	Env               []string        // NAME=VALUE for the guest's environment, besides what it needs
+	Settings          Settings        // of a file for Anthropic's Sandbox Runtime: code gets no more than these allow besides
 	Commands          *allowlist.List // which commands sessions can run besides; nil = none
 	Network           egress.Rules    // hosts that code may reach, through the server's proxy; the zero value allows none
 	Log               *slog.Logger    // nil = none
@@ -148,7 +149,7 @@ func (c Config) resolve() (Config, error) {
 	if c.WorkspaceApart && c.Warm > 0 { // which has no name before there is a session
 		errs = append(errs, errors.New("srt: warm: what is to have a folder of its own can't be kept ready before there is a session"))
 	}
-	errs = append(errs, c.findPlaces(), c.findStateDir())
+	errs = append(errs, c.applySettings(), c.findPlaces(), c.findStateDir())
 	return c, errors.Join(errs...)
 }
 

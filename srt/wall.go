@@ -148,6 +148,8 @@ func (l *Local) newWall(ctx context.Context, name string) (wall, error) {
 			return nil, err // and no interface around a nil
 		}
 		return n, nil
+	case WallLandlock:
+		return l.newLandlock()
 	case WallSRT:
 		w, err := newSRT(ctx, l.cfg, filepath.Join(l.runtime.path, "wall"))
 		if err != nil {
@@ -166,6 +168,9 @@ func (l *Local) raise(ctx context.Context) error {
 		err := l.try(ctx, name)
 		switch {
 		case err == nil:
+			if name == WallLandlock {
+				l.cfg.Log.Warn("the wall landlock is weaker than the others", "weaknesses", strings.Join(landlockWeaknesses, "; "))
+			}
 			for j, r := range refused {
 				l.cfg.Log.Warn("the wall can't be raised, and another one was", "wall", names[j], "instead", name, "err", r)
 			}
@@ -211,7 +216,8 @@ func (l *Local) try(ctx context.Context, name string) (err error) {
 			l.pool, l.wall = nil, nil
 		}
 	}()
-	if err := l.wall.admits(l.cfg, l.python.Prefixes); err != nil {
+	shown := slices.Concat(systemDirs, etc, l.python.Prefixes)
+	if err := errors.Join(l.wall.admits(l.cfg, l.python.Prefixes), l.cfg.unhonoured(name, shown)); err != nil {
 		return infra(failed(layerPolicy, unadmitted{err}))
 	}
 	if !l.wall.limitsMemory() {

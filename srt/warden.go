@@ -29,6 +29,8 @@ type warden struct {
 	output *kernel.Output
 	memory int64 // limit of all commands together, for texts
 
+	scratch []*disk // places of which nobody else holds the limits
+
 	broken chan struct{} // closed when the channel is of no more use
 	gone   chan struct{} // closed when the reader has ended
 
@@ -55,9 +57,9 @@ const (
 )
 
 // newWarden begins the talk to what runs in c, and owns all it is given.
-func newWarden(c *cage, in, out *os.File, output *kernel.Output, config wardenConfig, memory int64) (*warden, error) {
+func newWarden(c *cage, in, out *os.File, output *kernel.Output, config wardenConfig, p Policy) (*warden, error) {
 	w := &warden{
-		cage: c, in: in, out: out, output: output, memory: memory,
+		cage: c, in: in, out: out, output: output, memory: p.Memory, scratch: p.scratchDisks(c.kin),
 		broken: make(chan struct{}), gone: make(chan struct{}),
 	}
 	go w.read()

@@ -29,16 +29,17 @@ const (
 // It needs a few MiB for itself, and what its wildcards hold.
 const wardenMemory = supervisorAllowance
 
-// wardenChild is PID 1 of a wall for commands until the server closes its channel.
+// wardenChild is PID 1 of a wall for commands, or the first in its domain, until the server closes its channel.
 // It starts what the list resolves to, and nothing else.
 func wardenChild() int {
-	if !ownsNamespace() {
+	inDomain := ownsDomain()
+	if !inDomain && !ownsNamespace() {
 		fmt.Fprintln(os.Stderr, "be-child is for mcp-sandbox itself")
 		return 2
 	}
 	runtime.GOMAXPROCS(2) // one reads what the server wants while the other waits for commands
 	debug.SetMemoryLimit(wardenMemory)
-	streams, err := guardWarden()
+	streams, err := guardWarden(inDomain)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mcp-sandbox: warden:", err)
 		return 1
@@ -62,13 +63,23 @@ func ownsNamespace() bool {
 	return os.Getpid() == 1 || os.Getpid() == 2 && err == nil && mode == unix.SECCOMP_MODE_FILTER
 }
 
+// ownsDomain is ownsNamespace where the wall is a domain: then it takes the orphans in it, too.
+func ownsDomain() bool {
+	return os.Getpid() != 1 && proveScoped() == nil && unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil
+}
+
 // guardWarden keeps the warden apart from what it starts. The descriptors of the
 // channel are not inherited, nor can they be taken by /proc or a debugger. The
 // pipes of the output, which it returns, are for the commands: whatever the
 // warden itself says, and be it the runtime's last words, is no command's output.
-func guardWarden() (streams [2]uintptr, err error) {
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return streams, fmt.Errorf("dumpable: %w", err)
+//
+// In a domain there is no /proc that its commands could look into, and the server, which
+// owns no user namespace around it, must be able to.
+func guardWarden(inDomain bool) (streams [2]uintptr, err error) {
+	if !inDomain {
+		if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+			return streams, fmt.Errorf("dumpable: %w", err)
+		}
 	}
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -64,7 +64,7 @@ func bareWarden(t testing.TB, programs ...string) *warden {
 	}
 	config.Env = commandEnv(nil, (*native)(nil).places("/w"))
 	output := kernel.NewOutput(server[2], server[3], 20_000)
-	w, err := newWarden(nativeCage(cmd, nil, 0), server[0], server[1], output, config, 1<<30)
+	w, err := newWarden(nativeCage(cmd, nil, 0), server[0], server[1], output, config, Policy{Memory: 1 << 30})
 	if err != nil {
 		t.Fatal(err)
 	}

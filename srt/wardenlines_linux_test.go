@@ -53,7 +53,7 @@ func scriptedWarden(t *testing.T, report lineReport) *warden {
 			_ = kernel.WriteFrame(guest[1], frameReport, text) // if the test has ended, nobody reads it
 		}
 	}()
-	w, err := newWarden(nativeCage(cmd, nil, 0), server[0], server[1], kernel.NewOutput(server[2], server[3], 20_000), wardenConfig{}, 1<<30)
+	w, err := newWarden(nativeCage(cmd, nil, 0), server[0], server[1], kernel.NewOutput(server[2], server[3], 20_000), wardenConfig{}, Policy{Memory: 1 << 30})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package srt
 
 import (
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -262,6 +263,9 @@ func (w *watchdog) round(watchesMemory bool) time.Duration {
 	}
 	w.measuring(m)
 	w.owed = false
+	if watchesMemory {
+		w.checkTasks() // first: it is quickest, and of too many the rest takes long
+	}
 	held, err := heldBy(w.cage.kin, watchesMemory)
 	if err != nil {
 		w.blindTo(err, m)
@@ -326,6 +330,18 @@ func (w *watchdog) measureDisks(held held, m moment) {
 	}
 	ended := time.Now()
 	w.diskDue = ended.Add(rest(ended.Sub(begun), false))
+}
+
+// checkTasks holds the limit of tasks where the kernel counts those of the whole user.
+func (w *watchdog) checkTasks() {
+	if w.cage.kin.namespace {
+		return
+	}
+	n, err := tasksOf(w.cage.kin)
+	if err != nil || n <= w.policy.Tasks { // an error: it has ended meanwhile
+		return
+	}
+	w.enforce(ruling{end, fmt.Sprintf("The session went beyond its limit of %d processes and threads.", w.policy.Tasks)}, sandbox.StatusError)
 }
 
 // checkDisk looks at one place; more is what is held there without a name.

@@ -33,6 +33,7 @@ type logFlags struct {
 
 type wallFlags struct {
 	Wall        string   `default:"auto" help:"What keeps code away from this machine: auto (the first of native, srt that holds), native, srt or landlock (${default})."`
+	SRTSettings string   `name:"srt-settings" placeholder:"FILE" help:"Settings file of Anthropic's Sandbox Runtime: code gets no more than it allows, whatever the wall."`
 	Python      string   `placeholder:"PATH" help:"Python interpreter; usually python3 of PATH."`
 	Mount       []mount  `sep:"none" env:"-" placeholder:"SRC:DST[:rw]" help:"Host directory that code may see, read-only unless it ends in :rw. Repeatable ($MCP_SANDBOX_MOUNT, one a line)."`
 	Memory      size     `default:"2GiB" help:"Memory of a session (${default})."`
@@ -166,6 +167,9 @@ func (f *wallFlags) check() error {
 	if err := srt.CheckWall(f.Wall); err != nil {
 		errs = append(errs, fmt.Errorf("--%w", err))
 	}
+	if _, err := f.settings(); err != nil {
+		errs = append(errs, err)
+	}
 	errs = append(errs, several("mount", &f.Mount), several("env", &f.Env))
 	for _, m := range f.Mount {
 		if _, err := os.Stat(m.host); err != nil {
@@ -189,6 +193,28 @@ func (f *wallFlags) check() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// settings reads the file of --srt-settings.
+func (f wallFlags) settings() (s srt.Settings, err error) {
+	if f.SRTSettings == "" {
+		return s, nil
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("--srt-settings: %s: %w", f.SRTSettings, err)
+		}
+	}()
+	data, err := os.ReadFile(f.SRTSettings)
+	if err != nil {
+		return s, errors.Unwrap(err) // whose text names the file, too
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return s, err
+	}
+	home, _ := os.UserHomeDir() // without one, ~ is refused
+	return srt.ParseSettings(data, home, dir)
 }
 
 func (f *warmFlags) check() error {

@@ -50,13 +50,17 @@ type localConfig struct {
 
 // config is what the wall is told.
 func (cfg localConfig) config() (srt.Config, error) {
+	settings, err := cfg.settings()
+	if err != nil {
+		return srt.Config{}, err
+	}
 	c := srt.Config{
-		Wall: cfg.Wall, Python: cfg.Python, Workspace: cfg.workspace, WorkspaceReadOnly: cfg.readOnly, WorkspaceApart: cfg.apart,
+		Settings: settings,
+		Wall:     cfg.Wall, Python: cfg.Python, Workspace: cfg.workspace, WorkspaceReadOnly: cfg.readOnly, WorkspaceApart: cfg.apart,
 		StateDir: cfg.stateDir, Limits: cfg.limits(), Commands: cfg.allow, Log: cfg.log,
 		Checkpoint: sandbox.Checkpoint(cfg.checkpoint),
 		Warm:       cfg.Warm, Preload: cfg.Preload,
 	}
-	var err error
 	if c.Network, err = cfg.network(); err != nil {
 		return c, err
 	}

@@ -20,6 +20,8 @@ const (
 	Commands    Ability = "commands"     // sessions are CommandRunners, offering at least coreutils, find, grep and tar
 	Hibernation Ability = "hibernation"  // sessions are Hibernators
 	Externals   Ability = "externals"    // code may call Request.Externals
+	Semaphores  Ability = "semaphores"   // multiprocessing's locks, and with them its queues and pools
+	Modes       Ability = "file modes"   // code may change the modes and times of its files
 	Tracing     Ability = "tracing"      // /proc shows the session's processes from inside
 )
 

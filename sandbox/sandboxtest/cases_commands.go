@@ -20,7 +20,7 @@ func commandPrograms() []program {
 	for _, p := range []program{
 		{name: "results", do: commandResults},
 		{name: "the variables are left alone", do: commandVariables},
-		{name: "the workspace is read-only", do: commandReadOnly},
+		{name: "the workspace is read-only", needs: []Ability{Modes}, do: commandReadOnly},
 		{name: "arguments are checked again", do: commandChecked},
 		{name: "the time limit", do: commandTimeout},
 		{name: "cancel", do: commandCancelled},

@@ -97,7 +97,7 @@ func endingPrograms() []program {
 		ends("a grandchild with setsid that holds stdout", step{code: "import subprocess, time\nsubprocess.Popen(['sh', '-c', 'sleep " + leftover + " & sleep " + leftover + "'], start_new_session=True)\ntime.sleep(1000)"}, Processes),
 		ends("a double-forked daemon", step{code: named + "import os, time\nif os.fork() == 0:\n    named()\n    os.setsid()\n    if os.fork() == 0:\n        time.sleep(1000)\n    os._exit(0)\ntime.sleep(1000)", stderr: anything}, Processes, Native),
 		ends("children that ignore everything", step{code: named + "import os, signal, time\nfor _ in range(3):\n    if os.fork() == 0:\n        named()\n        for s in range(1, 65):\n            try: signal.signal(s, signal.SIG_IGN)\n            except (OSError, ValueError): pass\n        while True: time.sleep(1)\ntime.sleep(1000)", stderr: anything}, Processes, Native),
-		ends("a pool", step{code: "import multiprocessing as mp, time\nwith mp.Pool(2) as p: p.map(time.sleep, [1000, 1000])", stdout: anything, stderr: anything, may: true}, Processes),
+		ends("a pool", step{code: "import multiprocessing as mp, time\nwith mp.Pool(2) as p: p.map(time.sleep, [1000, 1000])", stdout: anything, stderr: anything, may: true}, Processes, Semaphores),
 		ends("busy threads", step{code: "import threading\ndef busy():\n    while True: pass\nts = [threading.Thread(target=busy, daemon=True) for _ in range(3)]\n[t.start() for t in ts]\nts[0].join()", may: true}),
 		ends("stopped by itself", step{code: "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)", may: true}),
 		ends("output without end", step{code: "while True: print('y')", stdout: anything, may: true}),

@@ -30,7 +30,7 @@ func libraryPrograms() []program {
 			{code: "def boom(): raise ValueError('in a thread')\nth = threading.Thread(target=boom)\nth.start()\nth.join()", stderr: anything},
 			{code: "threading.current_thread() is threading.main_thread()", output: "true"},
 		}},
-		{name: "processes", needs: []Ability{Processes}, steps: []step{
+		{name: "processes", needs: []Ability{Processes, Semaphores}, steps: []step{
 			{code: "import multiprocessing as mp\ndef sq(x): return x * x\nwith mp.Pool(2) as p: r = p.map(sq, range(10))\nr", stderr: anything, output: "[0,1,4,9,16,25,36,49,64,81]"},
 			{code: "from concurrent.futures import ProcessPoolExecutor\nwith ProcessPoolExecutor(2) as e: r = list(e.map(sq, [2, 3]))\nr", stderr: anything, output: "[4,9]"},
 			{code: "q = mp.Queue()\np = mp.Process(target=q.put, args=(5,))\np.start()\nv = q.get(timeout=20)\np.join()\nv", stderr: anything, output: "5"},

@@ -234,8 +234,8 @@ func aftermath(t *testing.T, s sandbox.Session, p Probe, before sandbox.Result, 
 		code = "import os\n['mark' in globals() and mark == 'm1', 40 + 2, os.path.exists('poisoned')]"
 	}
 	if strings.HasPrefix(p.ID, "LM-") { // what it wrote is still there if it was killed
-		code = "import os, shutil, tempfile\nfor d in (os.getcwd(), tempfile.gettempdir(), '/dev/shm'):\n  for f in os.listdir(d):\n    if f.startswith('probe-'):\n" +
-			"      p = os.path.join(d, f)\n      shutil.rmtree(p) if os.path.isdir(p) else os.unlink(p)\n" + code
+		code = "import glob, os, shutil, tempfile\nfor d in (os.getcwd(), tempfile.gettempdir(), '/dev/shm'):\n  for p in glob.glob(os.path.join(d, 'probe-*')):\n" +
+			"    shutil.rmtree(p) if os.path.isdir(p) else os.unlink(p)\n" + code
 	}
 	var fault string
 	for range 2 {

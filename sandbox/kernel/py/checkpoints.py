@@ -281,7 +281,11 @@ def names_of_threads():
 def children():
     """The pids of the worker's children; none where the kernel doesn't tell."""
     found = []
-    for thread in listdir("/proc/self/task"):
+    try:
+        threads = listdir("/proc/self/task")
+    except OSError:
+        threads = [str(getpid())]
+    for thread in threads:
         try:
             fd = open("/proc/self/task/" + thread + "/children", O_RDONLY | descriptors.O_CLOEXEC)
         except OSError:

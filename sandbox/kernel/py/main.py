@@ -59,7 +59,7 @@ def load(name):
 
 def options(arguments):
     """Options are pairs, the values of all but two are numbers."""
-    found = {"--in": 3, "--out": 4, "--oom-fd": -1, "--max-frame": 32 << 20, "--workdir": "", "--held": 0, "--checkpoint": "off"}
+    found = {"--in": 3, "--out": 4, "--oom-fd": -1, "--domain-fd": -1, "--max-frame": 32 << 20, "--workdir": "", "--held": 0, "--checkpoint": "off"}
     if len(arguments) % 2:
         sys.exit("kernel: options come in pairs")
     for name, value in zip(arguments[::2], arguments[1::2]):
@@ -80,7 +80,7 @@ def main():
     # none needs to read a file once user code may have used up its descriptors.
     load("worker")
     supervisor = load("supervisor").Supervisor(
-        found["--in"], found["--out"], found["--oom-fd"], found["--max-frame"], found["--checkpoint"]
+        found["--in"], found["--out"], found["--oom-fd"], found["--max-frame"], found["--checkpoint"], found["--domain-fd"]
     )
     gc.freeze()  # a worker's collector would write to what it shares with us, and so copy it
     # The server may still be putting this process under its limits, which a worker

@@ -2,7 +2,8 @@
 
 Two ways. As PID 1 of a PID namespace, all processes are ours. Without one, only
 descendants are: on Linux orphans come back to the supervisor (a subreaper), so
-the chain of parents is complete.
+the chain of parents is complete. In both, if the supervisor is enclosed in a domain
+that its signals don't leave, number -1 is all of ours and nobody else.
 """
 
 import time
@@ -10,9 +11,15 @@ from posix import getpid, kill, listdir, stat, sysconf
 
 from _signal import SIGCONT, SIGKILL, SIGSTOP
 
+enclosed = False  # set by the supervisor
 PASSES = 20  # of a sweep: a fork bomb can outrun one
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # what /proc counts from
 TICKS = sysconf("SC_CLK_TCK")
+
+
+def at_once():
+    """Whether a signal to number -1 goes to all that is ours, and to nobody else."""
+    return enclosed or getpid() == 1
 
 
 def now():
@@ -86,20 +93,20 @@ def sweep(spare, since, reap):
     room for the forks of the rest, as the dead do where there is a limit of tasks.
     """
     seen = set()
-    at_once = getpid() == 1
-    if at_once:
+    all_stopped = at_once()
+    if all_stopped:
         broadcast(SIGSTOP)
     for turn in range(PASSES):
         found = others(spare, since)
         if not found:
             break
-        known = at_once or found <= seen or turn == PASSES - 1
+        known = all_stopped or found <= seen or turn == PASSES - 1
         strike(found, SIGKILL if known else SIGSTOP)
         seen |= found
         if known:
             time.sleep(0.001 * turn)
             reap()
-    if at_once:
+    if all_stopped:
         broadcast(SIGCONT)
     return len(seen)
 
@@ -126,13 +133,12 @@ def all_but(spared, reap):
     False if that one is dead too, or others appear faster than they can be found: only
     kill(-1) is sure to end those, and it spares nobody.
     """
-    me = getpid()
     seen, turns, pause = set(), 0, 0.0
     while True:
-        if me == 1:
+        if at_once():
             broadcast(SIGSTOP)
         found = others((spared.pid,), 0)
-        strike(found, SIGKILL if me == 1 or found <= seen else SIGSTOP)  # as in sweep
+        strike(found, SIGKILL if at_once() or found <= seen else SIGSTOP)  # as in sweep
         reap()
         if not spared.pid:
             return False
@@ -148,13 +154,12 @@ def all_but(spared, reap):
 
 def everything(group):
     """SIGKILL all that user code started, once; group is that of a worker without /proc (else 0)."""
-    me = getpid()
-    if me == 1:
+    if at_once():
         targets = [-1]  # at once and atomic: nothing can fork past it
     elif group:
         targets = [-group]
     else:
-        targets = descendants(table() or {}, me)
+        targets = descendants(table() or {}, getpid())
     for pid in targets:
         try:
             kill(pid, SIGKILL)

@@ -1,7 +1,7 @@
 """What the supervisor is to the kernel, and what its workers are instead."""
 
 import sys
-from posix import _exit, getpid, getppid, write
+from posix import O_CLOEXEC, O_PATH, _exit, close, getpid, getppid, open, write
 
 import _signal
 
@@ -9,12 +9,22 @@ libc = load("libc")
 
 UNPROTECTED = 72  # an exit code
 
+# What a worker may read of itself in /proc where it may read nothing else there; directories
+# end in a slash. Not all of it: net would tell of the host's network.
+OWN = (
+    "cmdline", "comm", "environ", "fd/", "fdinfo/", "gid_map", "limits", "maps", "oom_score_adj", "smaps", "smaps_rollup",
+    "stat", "statm", "status", "task/%d/children", "uid_map",
+)
 
-def protect():
+
+def protect(domain):
     """Out of reach of same-uid processes (ptrace, /proc/1/mem, /proc/1/fd): the
-    supervisor's word must stay its own. Before the first fork."""
+    supervisor's word must stay its own. Before the first fork. Where workers have a
+    domain, that keeps them away, and the server, which may own no user namespace of
+    ours, must be able to look at what we start."""
     try:
-        libc.prctl(libc.PR_SET_DUMPABLE, 0)
+        if domain < 0:
+            libc.prctl(libc.PR_SET_DUMPABLE, 0)
         if getpid() != 1:
             libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
     except OSError as error:
@@ -30,6 +40,24 @@ def expose(parent):
     libc.prctl(libc.PR_SET_PDEATHSIG, _signal.SIGKILL)
     if getppid() != parent:
         _exit(0)  # it died before the line above
+
+
+def confine(domain):
+    """Enter the guest's domain, where there is one. The supervisor is beyond its reach, and so is all of /proc but OWN."""
+    if domain < 0:
+        return
+    try:
+        for name in OWN:
+            if "%d" in name:
+                name = name % getpid()
+            fd = open("/proc/self/" + name, O_PATH | O_CLOEXEC)
+            libc.allow_reading(domain, fd, name.endswith("/"))
+            close(fd)
+        libc.enter_domain(domain)
+        close(domain)
+    except OSError as error:
+        sys.stderr.write("kernel: %s\n" % error)
+        _exit(UNPROTECTED)
 
 
 def restore_signals():

@@ -43,10 +43,11 @@ VERSION = "%d.%d.%d" % sys.version_info[:3]
 class Supervisor:
     """One for each process; run is called once, and returns only in a forked worker."""
 
-    def __init__(self, inlet, outlet, oom, limit, checkpoint):
+    def __init__(self, inlet, outlet, oom, limit, checkpoint, domain=-1):
         self.inlet = frames.Reader(inlet, limit, (frames.REQUEST, frames.DATA, frames.ANSWER, frames.CONTROL))
         self.outlet = outlet
         self.oom = oom
+        self.domain = domain  # a Landlock ruleset, for workers alone; -1 = none
         self.limit = limit
         self.queues = queues.Queues(outlet, self.balance, lambda: self.end(0))
         self.worker = 0
@@ -67,7 +68,7 @@ class Supervisor:
         self.reaped = 0
 
     def run(self):
-        standing.protect()
+        standing.protect(self.domain)
         for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGXCPU):
             _signal.signal(number, _signal.SIG_IGN)
         self.wake, waker = pipe()
@@ -80,6 +81,9 @@ class Supervisor:
             if fd >= 0:
                 set_blocking(fd, False)
                 set_inheritable(fd, False)
+        if self.domain >= 0:
+            set_inheritable(self.domain, False)
+            processes.enclosed = True  # whoever gives us a domain for workers has put us into one
         self.queues.watch(self.inlet.fd, select.POLLIN)
         self.queues.watch(self.wake, select.POLLIN)
         self.standby.open()
@@ -130,6 +134,7 @@ class Supervisor:
             if fd >= 0:
                 close(fd)
         standing.expose(parent)
+        standing.confine(self.domain)
 
     def set_group(self, pid):
         try:

@@ -152,13 +152,18 @@ def pr_09():
     there is nothing but the kernel's channels: no directory, no file outside,
     no network socket, no terminal."""
     import subprocess
-    code = "import os\nfor f in os.listdir('/proc/self/fd'):\n try: print(f, os.readlink('/proc/self/fd/'+f))\n except OSError: pass"
+    code = ("import os\ntry: all = os.listdir('/proc/self/fd')\nexcept OSError: all = map(str, range(1024))\n"
+            "for f in all:\n try: print(f, os.readlink('/proc/self/fd/'+f))\n except OSError: pass")
     out = subprocess.run([sys.executable, "-I", "-S", "-c", code], close_fds=False, stdout=subprocess.PIPE).stdout.decode()
     if not out.strip():
         return ERROR, "the child listed nothing"
     hits = ["a child gets %s" % l for l in out.splitlines() if int(l.split()[0]) > 2]
     kept = []
-    for f in sorted(map(int, os.listdir("/proc/self/fd"))):
+    try:
+        all = sorted(map(int, os.listdir("/proc/self/fd")))
+    except OSError:
+        all = range(1024)
+    for f in all:
         if f <= 2:
             continue
         try:
@@ -207,7 +212,7 @@ def pr_12():
 def pr_13():
     def lower():
         at = "/proc/self/oom_score_adj"
-        now = int(read(at))
+        now = int(read(at) or 0)
         if now <= -1000:
             return ERROR, "already at the least"
         try:

@@ -176,7 +176,11 @@ def read(path, n=1 << 20):
 
 
 def pids():
-    return sorted(int(d) for d in os.listdir("/proc") if d.isdigit())
+    """Those that /proc lists; where it can't be listed, some that are there and could be guessed."""
+    try:
+        return sorted(int(d) for d in os.listdir("/proc") if d.isdigit())
+    except OSError:
+        return sorted({1, 2, os.getpid(), os.getppid(), env["host_pid"]})
 
 
 def start_time(pid):

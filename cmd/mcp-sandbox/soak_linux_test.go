@@ -172,7 +172,7 @@ func (w *web) liveAtRest() (mb int) {
 	w.t.Helper()
 	collections := regexp.MustCompile(`(?m)^gc \d+ @.* \d+->\d+->(\d+) MB`)
 	before := len(collections.FindAllString(w.logged(), -1))
-	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(time.Second) {
+	for deadline := time.Now().Add(6 * time.Minute); time.Now().Before(deadline); time.Sleep(time.Second) {
 		if all := collections.FindAllStringSubmatch(w.logged(), -1); len(all) > before+1 { // the first may have been under way
 			mb, _ = strconv.Atoi(all[len(all)-1][1])
 			return mb

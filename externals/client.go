@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -110,13 +111,19 @@ func (c *Client) Servers(context.Context) []sandbox.ExternalServer {
 		s.Revision = revision
 		if list != nil {
 			for _, t := range list.permitted() {
-				s.Tools = append(s.Tools, t.Name)
+				if shownName.MatchString(t.Name) {
+					s.Tools = append(s.Tools, t.Name)
+				}
 			}
 		}
 		all = append(all, s)
 	}
 	return all
 }
+
+// shownName are the names that a model is shown unasked: those that the protocol wants,
+// in which nobody can be talked into anything.
+var shownName = regexp.MustCompile(`^[A-Za-z0-9_.:/-]{1,64}$`)
 
 // Tools implements sandbox.Externals.
 func (c *Client) Tools(ctx context.Context, server string) ([]sandbox.ExternalTool, error) {

@@ -167,14 +167,45 @@ func TestTakeoverCancelsExternals(t *testing.T) {
 
 // Answers that the guest does not read are not heaped up: they wait here.
 func TestExternalAnswersThatNobodyReads(t *testing.T) {
+	const asked = 9
+	client := talk(t, Config{}, func(p *peer) {
+		p.worker()
+		id := p.until("run")["id"]
+		for i := range asked {
+			p.say(kindExternal, `{"op":"call","cell":1,"id":%d,"taken":0,"server":"demo","tool":"large","size":2}`+"\n{}", i+1)
+		}
+		answers, sent, told := 0, 0, 0
+		for answers < asked {
+			kind, payload, err := readFrame(p.in)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, body, _ := strings.Cut(string(payload), "\n")
+			answers, sent = answers+1, sent+len(body)
+			if kind != kindAnswer || sent-told > externalWindow+2<<20 {
+				t.Errorf("%d bytes were sent and %d were taken", sent, told)
+			}
+			if sent-told > externalWindow {
+				told = sent
+				p.say(kindExternal, `{"op":"taken","cell":1,"id":0,"taken":%d}`+"\n", told)
+			}
+		}
+		p.reply(id, `"status":"ok"`)
+		p.next0()
+	})
+	res, err := client.Run(t.Context(), sandbox.Request{Code: "1", Externals: demo(nil)})
+	if err != nil || !res.Success() || len(res.Calls) != asked {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
+
+// The guest says what it has taken, so that as much as is allowed gets through.
+func TestExternalBytes(t *testing.T) {
 	client := interpreter(t, "python3")
-	tools := demo(nil)
-	// As a thread would that asks and does not wait, eighty times for a mebibyte.
-	code := "externals.demo.echo(1)\nc = externals._toolbox.channel\nslot = type(c.worker.externals).__init__.__globals__['channels'].Slot\n" +
-		"slots = [slot(c.cell) for _ in range(80)]\nfor s in slots: c.send(s, 'demo', 'large', b'{}')\nimport time\ntime.sleep(0.5)\nfor s in slots: c.wait(s)\nsum(len(s.answer) for s in slots) >> 20"
-	cell{code: code, output: "80", calls: "demo.echo" + strings.Repeat(" demo.large", 80)}.run(t, client, sandbox.Request{Externals: tools, ExternalsLimits: sandbox.ExternalsLimits{Bytes: 1 << 30}})
-	cell{code: "n = 0\nk = ''\nfor i in range(9):\n    try:\n        n += len(externals.demo.large())\n    except ToolError as e:\n        k = e.kind\nn >> 20, k", output: `[4,"denied"]`, calls: "demo.large demo.large demo.large demo.large demo.large! demo.large! demo.large! demo.large! demo.large!"}.
-		run(t, client, sandbox.Request{Externals: tools, ExternalsLimits: sandbox.ExternalsLimits{Bytes: 5 << 20}})
+	code := "n = 0\nk = ''\nfor i in range(9):\n    try:\n        n += len(externals.demo.large())\n    except ToolError as e:\n        k = e.kind\nn >> 18, k"
+	cell{code: code, output: `[21,"denied"]`, calls: strings.Repeat("demo.large ", 7) + "demo.large! demo.large!"}.
+		run(t, client, sandbox.Request{Externals: demo(nil), ExternalsLimits: sandbox.ExternalsLimits{Bytes: 15 << 19}})
 	if err := client.Err(); err != nil {
 		t.Error(err)
 	}

@@ -3,7 +3,6 @@ package kernel
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"unicode/utf8"
@@ -114,7 +113,7 @@ func encodeResult(r sandbox.ExternalResult) ([]byte, error) {
 	if a.Value, err = clean(r.Value); err != nil {
 		return nil, unusable("the tool's result is %v", err)
 	}
-	return encodeAnswer(a)
+	return encodeAnswer(a) // which finds out whether it is JSON
 }
 
 // encodeTools makes the body of a list.
@@ -125,8 +124,7 @@ func encodeTools(tools []sandbox.ExternalTool) ([]byte, error) {
 		size += len(t.Name) + len(t.Title) + len(t.Description) + len(t.Input) + len(t.Output)
 		known := answerTool{Name: t.Name, Title: t.Title, Description: t.Description}
 		// A schema that can't be read is one that was not told: the server judges the arguments.
-		known.Input, _ = clean(t.Input)
-		known.Output, _ = clean(t.Output)
+		known.Input, known.Output = schema(t.Input), schema(t.Output)
 		a.Tools = append(a.Tools, known)
 	}
 	if size > sandbox.MaxExternalResult {
@@ -138,7 +136,7 @@ func encodeTools(tools []sandbox.ExternalTool) ([]byte, error) {
 func encodeAnswer(a answerTo) ([]byte, error) {
 	body, err := marshal(a)
 	if err != nil {
-		return nil, unusable("the server's answer can't be read")
+		return nil, unusable("the server's answer is no JSON")
 	}
 	if len(body) > sandbox.MaxExternalResult*2 { // short of which escapes may make it longer
 		return nil, unusable("the server's answer is %s", Bytes(int64(len(body))))
@@ -155,9 +153,15 @@ func encodeFault(fault sandbox.ExternalFault, text string) []byte {
 	return body
 }
 
-var errNoJSON = errors.New("no JSON")
+func schema(v json.RawMessage) json.RawMessage {
+	if !json.Valid(v) {
+		return nil
+	}
+	v, _ = clean(v)
+	return v
+}
 
-// clean is JSON that the guest's parser takes; nil for null.
+// clean is JSON, if it is any, that the guest's parser takes; nil for null.
 func clean(v json.RawMessage) (json.RawMessage, error) {
 	v = bytes.TrimSpace(v)
 	switch {
@@ -166,9 +170,5 @@ func clean(v json.RawMessage) (json.RawMessage, error) {
 	case sandbox.Depth(v) > maxDepth:
 		return nil, fmt.Errorf("JSON nested deeper than %d", maxDepth)
 	}
-	v = bytes.ToValidUTF8(v, []byte("\uFFFD"))
-	if !json.Valid(v) {
-		return nil, errNoJSON
-	}
-	return v, nil
+	return bytes.ToValidUTF8(v, []byte("\uFFFD")), nil
 }

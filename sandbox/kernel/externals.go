@@ -17,9 +17,9 @@ import (
 // answered with a fault.
 
 const (
-	maxExternalLists = 200     // lists of tools in one call of a session
-	externalWindow   = 2 << 20 // bytes of answers that the worker may be behind with when another is sent
-	externalGrace    = 2 * time.Second
+	maxExternalLists = 200         // lists of tools in one call of a session
+	externalWindow   = 2 << 20     // bytes of answers that the worker may be behind with when another is sent
+	externalGrace    = time.Second // for calls to heed that their context has ended
 )
 
 // externals are the calls of external tools that one call of the session makes.

@@ -245,6 +245,10 @@ func commandTimeout(t *testing.T, g *guest) {
 
 func commandCancelled(t *testing.T, g *guest) {
 	g.step(t, 0, step{code: "x = 41\nopen('a.txt', 'w').write('before\\n')", output: "7"})
+	// The first line may have to wait for its wall.
+	if r, err := g.runner(t).RunCommand(t.Context(), line(t, "cat a.txt", time.Minute)); err != nil || r.Stdout != "before\n" {
+		t.Fatalf("%v, stdout %q", err, r.Stdout)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	start := time.Now()

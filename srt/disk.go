@@ -1,7 +1,9 @@
 package srt
 
 import (
+	"cmp"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,7 +21,9 @@ import (
 // more, nothing runs any longer.
 type disk struct {
 	dir              string
-	limit            usage // what the session itself may add
+	what             string                          // the beginning of a sentence on it; "" = The workspace
+	look             func(stop usage) (usage, error) // how it is measured; nil = file by file
+	limit            usage                           // what the session itself may add
 	soft, hard, last usage
 	spare            map[fileID]struct{}
 	uploads          sync.Mutex   // held while an upload looks for room and reserves it
@@ -81,7 +85,11 @@ func newDisk(p Policy, b before) *disk {
 // measure looks; more is what open files hold that have no name any longer.
 func (d *disk) measure(more int64) (usage, error) {
 	stop := d.last.plus(usage{inodes: 1})
-	used, err := measure(d.dir, stop, d.spare)
+	look := d.look
+	if look == nil {
+		look = func(stop usage) (usage, error) { return measure(d.dir, stop, d.spare) }
+	}
+	used, err := look(stop)
 	used.bytes += more
 	return used, err
 }
@@ -163,14 +171,15 @@ func (d *disk) judgeBlind(now, was usage, m moment) ruling {
 }
 
 func (d *disk) text(now usage) string {
+	what := cmp.Or(d.what, "The workspace")
 	switch {
 	case now.bytes > d.soft.bytes:
-		return fmt.Sprintf("The workspace holds more than %s, its limit: delete files.", kernel.Bytes(d.soft.bytes))
+		return fmt.Sprintf("%s holds more than %s, its limit: delete files.", what, kernel.Bytes(d.soft.bytes))
 	case now.inodes > d.soft.inodes:
-		return fmt.Sprintf("The workspace holds more than %d files and directories, its limit: delete some.", d.soft.inodes)
+		return fmt.Sprintf("%s holds more than %d files and directories, its limit: delete some.", what, d.soft.inodes)
 	}
-	return fmt.Sprintf("The size of the workspace can't be told, which counts as beyond its limit: its directory %q "+
-		"is closed to its owner or too deep (%d levels): open it by chmod u+rwx, or remove it.", now.blind, maxDepth)
+	return fmt.Sprintf("The size of %s can't be told, which counts as beyond its limit: its directory %q "+
+		"is closed to its owner or too deep (%d levels): open it by chmod u+rwx, or remove it.", strings.ToLower(what[:1])+what[1:], now.blind, maxDepth)
 }
 
 // refuses is why no code may run any longer; "" if it may. The session must be closed, or

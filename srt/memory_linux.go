@@ -136,3 +136,17 @@ func memoryDevice() (uint64, error) {
 	}
 	return uint64(st.Dev), nil
 }
+
+// sharedMemoryOf is what the file system of /dev/shm holds behind a wall that gives it no
+// size. Of its inodes some are the wall's own devices.
+func sharedMemoryOf(k kin) (usage, error) {
+	var fs unix.Statfs_t
+	place := fmt.Sprintf("/proc/%d/root/dev/shm", k.first)
+	if err := unix.Statfs(place, &fs); err != nil {
+		return usage{}, fmt.Errorf("srt: %s: %w", place, err)
+	}
+	if fs.Type != unix.TMPFS_MAGIC {
+		return usage{}, fmt.Errorf("srt: %s is in no memory of its own", place)
+	}
+	return usage{bytes: int64(fs.Blocks-fs.Bfree) * fs.Bsize, inodes: int(fs.Files - fs.Ffree)}, nil
+}

@@ -110,7 +110,7 @@ func (l *Local) connect(c *cage, policy Policy, at places, in, out *os.File, out
 // watch holds the limits of the session's that the kernel doesn't hold.
 func (s *session) watch(i *interpreter) {
 	i.output.Keep(s.overflow)
-	i.watchdog = watch(watched{cage: i.cage, client: i.client, policy: i.policy, disk: s.disk, log: s.log})
+	i.watchdog = watch(watched{cage: i.cage, client: i.client, policy: i.policy, disk: s.disk, others: i.policy.scratchDisks(i.cage.kin), log: s.log})
 }
 
 // infra makes a fault of the wall an error that names its layer.

@@ -84,7 +84,7 @@ func (l *Local) tryWall(ctx context.Context, b *bait) (err error) {
 	}
 	defer func() { err = errors.Join(err, session.Close()) }()
 	res, err := session.Run(ctx, sandbox.Request{
-		Code:    selfTestCode,
+		Code: selfTestCode,
 		Inputs: map[string]any{
 			"canary": b.canary, "open": b.open, "port": listener.Addr().(*net.TCPAddr).Port,
 			"supervisor": session.live.cage.kin.inside(), "concedes": l.wall.concedes(),

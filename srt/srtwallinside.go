@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,6 +14,10 @@ import (
 // runInside is what srt executes behind its wall. It returns only if become does, which means
 // that a layer could not be raised.
 func runInside(become func(c insideConfig, report int) error) int {
+	if err := reserve(); err != nil {
+		fmt.Fprintln(os.Stderr, "mcp-sandbox: reserve descriptors:", err)
+		return 1
+	}
 	var config insideConfig
 	if err := readJSON(0, &config); err != nil {
 		fmt.Fprintln(os.Stderr, "mcp-sandbox: read the configuration:", err)
@@ -64,6 +69,27 @@ func (c insideConfig) open() ([]int, error) {
 		errs = append(errs, add("/proc/self/oom_score_adj", unix.O_RDWR))
 	}
 	return fds, errors.Join(errs...)
+}
+
+// reserve takes all numbers that the guest's program may get, so that the runtime takes none
+// of them for itself. It comes before anything else that opens something.
+func reserve() error {
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(null)
+	for fd := 3; fd < highFD; fd++ {
+		if what, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); err == nil && strings.HasPrefix(what, "anon_inode:") {
+			return fmt.Errorf("the runtime has taken descriptor %d already (%s)", fd, what)
+		}
+		if fd != null {
+			if err := dup(null, fd); err != nil {
+				return err
+			}
+		}
+	}
+	return dup(null, null+highFD)
 }
 
 // highFD is above every number that the guest's program gets.

@@ -46,6 +46,7 @@ type watched struct {
 	client *kernel.Client
 	policy Policy
 	disk   *disk        // nil = the workspace is not watched
+	others []*disk      // other places of which nobody else holds the limits
 	log    *slog.Logger // nil = silent
 }
 
@@ -192,7 +193,7 @@ func (w *watchdog) settle(due, earliest time.Time) time.Time {
 func (w *watchdog) loop() {
 	defer close(w.done)
 	watchesMemory := !w.cage.limitsMemory()
-	if !watchesMemory && w.disk == nil {
+	if !watchesMemory && w.disk == nil && len(w.others) == 0 {
 		<-w.quit
 		return
 	}
@@ -257,8 +258,12 @@ func (w *watchdog) round(watchesMemory bool) time.Duration {
 	if watchesMemory {
 		w.checkMemory(held)
 	}
-	if w.disk != nil {
-		w.checkDisk(held, m)
+	more := held.disk // of whichever place on the disk: the first that is watched has to bear it
+	for _, d := range append([]*disk{w.disk}, w.others...) {
+		if d != nil {
+			w.checkDisk(d, more, m)
+			more = 0
+		}
 	}
 	switch {
 	case m.running > 0:
@@ -336,13 +341,18 @@ func (w *watchdog) giveUpStandby(excess int64) bool {
 	return err == nil
 }
 
-func (w *watchdog) checkDisk(held held, m moment) {
-	used, err := w.disk.measure(held.disk)
+// checkDisk looks at one place; more is what is held there without a name.
+func (w *watchdog) checkDisk(d *disk, more int64, m moment) {
+	used, err := d.measure(more)
 	if err != nil {
-		w.log.Error("a workspace can't be measured", "err", err)
+		select {
+		case <-w.cage.Done(): // it went with the session
+		default:
+			w.log.Error("a directory of a session can't be measured", "err", err)
+		}
 		return
 	}
-	w.enforce(w.disk.judge(used, m), sandbox.StatusError)
+	w.enforce(d.judge(used, m), sandbox.StatusError)
 }
 
 // enforce does what a ruling asks for.

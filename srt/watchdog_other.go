@@ -88,3 +88,5 @@ func canWatchMemory() error {
 	}
 	return nil
 }
+
+func sharedMemoryOf(kin) (usage, error) { return usage{}, nil }

@@ -57,11 +57,26 @@ func (p program) tryWall(ctx context.Context, cfg localConfig, name string) (wea
 func weaknesses(l *local) string {
 	s := ""
 	for line := range strings.Lines(l.String()) {
-		if strings.HasPrefix(line, "weakness: ") || strings.HasPrefix(line, "not held here: ") {
+		if isWeakness(line) {
 			s += "\n" + strings.TrimSpace(line)
 		}
 	}
 	return s
+}
+
+// strengths are the others.
+func strengths(l *local) string {
+	s := ""
+	for line := range strings.Lines(l.String()) {
+		if !isWeakness(line) {
+			s += line
+		}
+	}
+	return strings.TrimSpace(s)
+}
+
+func isWeakness(line string) bool {
+	return strings.HasPrefix(line, "weakness: ") || strings.HasPrefix(line, "not held here: ")
 }
 
 func wallFact(name string, err error) fact {

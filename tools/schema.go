@@ -41,6 +41,7 @@ func describe(cfg Config) ([]mcp.Tool, error) {
 		"${preloaded}", preloaded(cfg.Preloaded),
 		"${sessions}", cfg.describeSessions(),
 		"${own}", cfg.describeOwn(),
+		"${at}", cfg.at(),
 		"${workspace}", cfg.Workspace.describe(cfg.Mounts),
 		"${commands}", strings.Join(cfg.Commands, " "),
 		"${operators}", cfg.quoting(),
@@ -166,6 +167,14 @@ func (w Workspace) describe(mounts []string) string {
 		s += ". Also there: " + strings.Join(mounts, ", ")
 	}
 	return s
+}
+
+// at is what the descriptions call the workspace.
+func (c Config) at() string {
+	if c.HostPaths {
+		return "the workspace"
+	}
+	return "/workspace"
 }
 
 // describeSessions tells a model how calls come to share their variables.

@@ -28,6 +28,7 @@ var rooms = map[string]struct {
 	"cmd/mcp-sandbox": {"wires and nothing else, so it may import every room", map[string]string{
 		"tools":                       "serves the tools",
 		"sandbox":                     "configures sessions",
+		"srt/egress":                  "reads the rules of --allow-domain",
 		"srt":                         "builds the local sandbox and runs its be-child verbs",
 		"workload":                    "builds the remote sandbox",
 		"workload/workloadtest":       "serves the emulator to those who have no cluster",
@@ -54,7 +55,9 @@ var rooms = map[string]struct {
 		"sandbox":        "implements it",
 		"sandbox/kernel": "talks to the interpreter",
 		"allowlist":      "runs its pipelines, and mounts its binaries alone",
+		"srt/egress":     "serves a guest's network, by rules that are part of the policy",
 	}},
+	"srt/egress": {"is the proxy, which reads a hostile guest's bytes: it starts nothing, makes no system calls of its own, and knows no wall", nil},
 	"workload": {"is one backend; it must work without MCP and without the other", map[string]string{
 		"sandbox":        "implements it",
 		"sandbox/kernel": "the remote agent is the same kernel",
@@ -87,6 +90,7 @@ var outside = []struct {
 	{"github.com/lmittmann/tint", []string{"cmd/mcp-sandbox"}, "rooms take a *slog.Logger; how it prints is cmd's choice"},
 	{"github.com/elastic/go-seccomp-bpf", []string{"srt"}, "the wall is built in srt"},
 	{"github.com/landlock-lsm/go-landlock", []string{"srt"}, "the wall is built in srt"},
+	{"golang.org/x/net/idna", []string{"srt/egress"}, "names of hosts are written in Unicode and asked for in punycode"},
 	{"golang.org/x/net/bpf", []string{"srt"}, "assembles the wall's seccomp filter"},
 	{"golang.org/x/sys", []string{"srt", "cmd/mcp-sandbox"}, "system calls are made in srt, and in cmd to start processes, so that a reader of security reads one room"},
 	{"mvdan.cc/sh/v3/syntax", []string{"allowlist"}, "only the allowlist reads shell; nothing of ours runs it"},

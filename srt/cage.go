@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"mcp-sandbox/srt/egress"
 )
 
 // cage is all that runs behind one wall, and the control group around it. It is safe for
@@ -18,6 +20,8 @@ type cage struct {
 	group *cgroup       // nil where none can be written
 	ends  ends          // how all inside is ended
 	done  chan struct{} // closed when every process inside is dead and reaped
+	proxy *egress.Proxy // of its network; nil = it has none
+	ended chan struct{} // closed when the proxy has ended, which it does after done; nil = there is none
 
 	seenOOM atomic.Int64 // kills that oomKilled has told of
 	closing sync.Once
@@ -90,6 +94,9 @@ func (c *cage) Close() error {
 	c.closing.Do(func() {
 		if c.closed = c.Kill(); c.closed != nil {
 			return
+		}
+		if c.ended != nil {
+			<-c.ended
 		}
 		if c.closed = c.group.remove(); c.closed == nil {
 			c.closed = c.ends.clear()

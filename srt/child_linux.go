@@ -38,6 +38,7 @@ type childConfig struct {
 	Extra      int  // descriptors to pass on
 	OOMFD      bool // and after them one of /proc/self/oom_score_adj
 	SocketsFD  int  // where TCP sockets of this network are sent; 0 = nowhere
+	ProxyFD    int  // where the socket is sent on which the server's proxy listens; 0 = nowhere
 }
 
 // BeChild is the hidden half of the binary: cmd calls it with what follows "be-child" on
@@ -160,7 +161,7 @@ func setAside(config childConfig) (int, error) {
 
 // firstFree is above every number that was inherited or will be handed on.
 func (c childConfig) firstFree() int {
-	return max(childExtraFD+c.Extra+len(c.Sources), c.SocketsFD) + 1
+	return max(childExtraFD+c.Extra+len(c.Sources), c.SocketsFD, c.ProxyFD) + 1
 }
 
 // becomeGuest raises every layer in turn and execs. Each step needs what the one before
@@ -179,6 +180,9 @@ func becomeGuest(config childConfig, report int) error {
 			return failed(layerNetwork, err)
 		}
 		if err := config.sendSockets(); err != nil {
+			return failed(layerNetwork, err)
+		}
+		if err := config.sendListener(); err != nil {
 			return failed(layerNetwork, err)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+
+	"mcp-sandbox/srt/egress"
 )
 
 // command is what runs behind the wall, as PID 1 there. Its standard input is /dev/null.
@@ -17,6 +19,7 @@ type command struct {
 	Extra          []*os.File        // descriptors 3, 4, …
 	Held           bool              // it runs nothing of the guest's until the caller says so, after start
 	Sockets        *os.File          // over it, a Unix socket, come dialSockets TCP sockets of the guest's network; nil = none
+	Proxy          egress.Config     // how the policy's rules for the network are served; its own are not looked at
 	OOMFD          bool              // after Extra, one of the program's own oom_score_adj, open for writing
 }
 

@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"slices"
+
+	"mcp-sandbox/srt/egress"
 )
 
 // Program is what runs as PID 1 behind a wall of its own, as in a container: with no
@@ -23,6 +25,7 @@ type Program struct {
 func (p Program) policy(l *Local) Policy {
 	policy := l.policy("", l.wall.places(""))
 	policy.Workspace, policy.Mounts = Mount{}, slices.Clone(policy.Mounts)
+	policy.Network = egress.Rules{} // its network is its own
 	if p.Memory > 0 {
 		policy.Memory = max(p.Memory, minMemory)
 	}

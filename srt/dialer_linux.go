@@ -31,7 +31,7 @@ func (c childConfig) sendSockets() error {
 		}
 		all = append(all, fd)
 	}
-	return unix.Sendmsg(c.SocketsFD, []byte{1}, unix.UnixRights(all...), nil, 0)
+	return sendFDs(c.SocketsFD, all...)
 }
 
 func closeFDs(fds []int) {
@@ -54,31 +54,50 @@ type dialer struct {
 
 // newDialer returns the end of the Unix socket that be-child is to send over, too.
 func newDialer(port int) (*dialer, *os.File, error) {
+	here, there, err := unixPair("sockets")
+	if err != nil {
+		return nil, nil, err
+	}
+	return &dialer{port: port, from: here, idle: make(chan int, dialSockets), done: make(chan struct{})}, there, nil
+}
+
+// unixPair is two connected sockets, over which descriptors can be sent.
+func unixPair(name string) (here, there *os.File, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, err
 	}
-	d := &dialer{
-		port: port, from: os.NewFile(uintptr(pair[0]), "sockets"),
-		idle: make(chan int, dialSockets), done: make(chan struct{}),
+	return os.NewFile(uintptr(pair[0]), name), os.NewFile(uintptr(pair[1]), name), nil
+}
+
+// sendFDs sends descriptors over such a socket.
+func sendFDs(over int, fds ...int) error {
+	return unix.Sendmsg(over, []byte{1}, unix.UnixRights(fds...), nil, 0)
+}
+
+// receiveFDs takes at most n descriptors, which have been sent.
+func receiveFDs(over *os.File, n int) ([]int, error) {
+	data, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(4*n))
+	_, got, _, _, err := unix.Recvmsg(int(over.Fd()), data, rights, unix.MSG_CMSG_CLOEXEC|unix.MSG_DONTWAIT)
+	if err != nil {
+		return nil, fmt.Errorf("receive sockets: %w", err)
 	}
-	return d, os.NewFile(uintptr(pair[1]), "sockets"), nil
+	messages, err := unix.ParseSocketControlMessage(rights[:got])
+	if err != nil || len(messages) != 1 {
+		return nil, fmt.Errorf("receive sockets: %d messages: %w", len(messages), err)
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil {
+		return nil, fmt.Errorf("receive sockets: %w", err)
+	}
+	return fds, nil
 }
 
 // receive takes the sockets, which have been sent.
 func (d *dialer) receive() error {
-	data, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(4*dialSockets))
-	_, n, _, _, err := unix.Recvmsg(int(d.from.Fd()), data, rights, unix.MSG_CMSG_CLOEXEC|unix.MSG_DONTWAIT)
+	fds, err := receiveFDs(d.from, dialSockets)
 	if err != nil {
-		return fmt.Errorf("receive sockets: %w", err)
-	}
-	messages, err := unix.ParseSocketControlMessage(rights[:n])
-	if err != nil || len(messages) != 1 {
-		return fmt.Errorf("receive sockets: %d messages: %w", len(messages), err)
-	}
-	fds, err := unix.ParseUnixRights(&messages[0])
-	if err != nil {
-		return fmt.Errorf("receive sockets: %w", err)
+		return err
 	}
 	for _, fd := range fds {
 		d.idle <- fd

@@ -5,14 +5,6 @@ import (
 	"strings"
 )
 
-// networkHint explains a refused connection to who wrote the code.
-func (at places) networkHint() string {
-	return "The sandbox has no network, and no flag of this server gives it one: ask for the data as a file in " + at.Workspace + ", or as `inputs`."
-}
-
-// packageHint tells how a package comes here.
-const packageHint = "Code can't install any; the operator of this server can, into the environment of the Python that --python names."
-
 // pathHint explains a path that is not there, or can't be written.
 func (p Policy) pathHint() string {
 	places := []string{}

@@ -109,14 +109,30 @@ func (n *native) start(ctx context.Context, p Policy, c command) (_ *cage, err e
 		socketsFD = childExtraFD + len(c.Extra) + len(mounts)
 		mounts = append(mounts, c.Sockets) // which stays the caller's
 	}
+	var door *os.File // over it comes the socket on which the proxy will listen
+	proxyFD := 0
+	if !p.Network.Empty() {
+		here, there, err := unixPair("proxy")
+		if err != nil {
+			return nil, errors.Join(failed(layerNetwork, err), group.remove())
+		}
+		defer closeAll([]*os.File{here, there})
+		door, proxyFD = here, childExtraFD+len(c.Extra)+len(mounts)
+		mounts = append(mounts, there)
+	}
 	s := &starting{native: n, group: group, command: c, mounts: mounts, config: childConfig{
 		Policy: p, Sources: sources, Files: c.Files, Filter: filter,
 		DropGroups: n.root, Path: c.Path, Dir: c.Dir, Args: c.Args, Env: c.Env, Extra: len(c.Extra), OOMFD: c.OOMFD,
-		SocketsFD: socketsFD,
+		SocketsFD: socketsFD, ProxyFD: proxyFD,
 	}}
 	cage, err := s.run(ctx)
 	if err != nil {
 		return nil, errors.Join(err, group.remove())
+	}
+	if door != nil {
+		if err := cage.openProxy(door, p.Network, c.Proxy); err != nil {
+			return nil, errors.Join(failed(layerNetwork, err), cage.Close())
+		}
 	}
 	return cage, nil
 }

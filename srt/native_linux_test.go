@@ -19,6 +19,9 @@ const patience = 60 * time.Second
 
 const testPython = "/usr/bin/python3" // where an ordinary user finds one too
 
+// clientPython names an interpreter that has pip and requests.
+const clientPython = "MCP_SANDBOX_TEST_CLIENT_PYTHON"
+
 // asEachUser runs test as who we are and, where that is root, once more as an ordinary
 // user, in a test binary of its own.
 func asEachUser(t *testing.T, test func(*testing.T)) {
@@ -35,7 +38,7 @@ func asEachUser(t *testing.T, test func(*testing.T)) {
 		// By the link: the file itself lies where only root can go.
 		cmd := exec.CommandContext(ctx, "/proc/self/exe", "-test.run=^"+name+"$/^user$", "-test.v", "-test.count=1")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}}
-		cmd.Env = []string{"PATH=/usr/bin:/bin", "MCP_SANDBOX_REQUIRE=" + os.Getenv("MCP_SANDBOX_REQUIRE"), testBin + "=" + os.Getenv(testBin)}
+		cmd.Env = []string{"PATH=/usr/bin:/bin", "MCP_SANDBOX_REQUIRE=" + os.Getenv("MCP_SANDBOX_REQUIRE"), testBin + "=" + os.Getenv(testBin), clientPython + "=" + os.Getenv(clientPython)}
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out)

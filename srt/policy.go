@@ -7,6 +7,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"mcp-sandbox/srt/egress"
 )
 
 // guestWorkspace is where a guest finds its workspace, whatever the host calls it, in a root
@@ -16,7 +18,7 @@ const guestWorkspace = "/workspace"
 // Policy says what the code inside may see and use. It is a plain value, safe to
 // copy and to share once made. Its zero value is the strictest: no workspace,
 // nothing writable but a small private /tmp and /dev/shm, no program from a
-// writable place. There is no field for the network: loopback alone, always.
+// writable place, and of the network loopback alone.
 type Policy struct {
 	Workspace Mount   // Guest may be left out and is /workspace then; no Host means no workspace
 	Mounts    []Mount // further places of the host that the operator named
@@ -35,6 +37,10 @@ type Policy struct {
 	// the mounts and /tmp, and memfd_create be called. Python needs it (a workspace may
 	// hold a venv or an extension module); a wall for commands does not.
 	AllowExec bool
+
+	// Network is what the server's proxy, which listens inside, connects the guest to. No rules:
+	// there is none, and nothing listens. The guest's interfaces are loopback alone, always.
+	Network egress.Rules
 
 	// Tmp, where it is not "", is a directory that takes the place of the private /tmp: behind a
 	// wall that makes no root of its own it is one of the host's, which the wall makes for the
@@ -232,6 +238,9 @@ func (p Policy) validatePrograms(fault func(string, ...any)) {
 	if !p.bare() {
 		return
 	}
+	if !p.Network.Empty() {
+		fault("a root of programs has no network, and the policy allows %v", p.Network)
+	}
 	if p.AllowExec || len(p.ReadOnly) > 0 {
 		fault("a root of programs executes nothing else, and shows no prefixes")
 	}
@@ -318,7 +327,11 @@ func (p Policy) linesOfSystem(line func(string, ...any)) {
 	} else {
 		line("programs: from read-only places alone")
 	}
-	line("network: loopback alone")
+	if p.Network.Empty() {
+		line("network: loopback alone")
+	} else {
+		line("network: loopback alone; through the server's proxy there: %v", p.Network)
+	}
 }
 
 func (p Policy) linesOfPrograms(line func(string, ...any)) {

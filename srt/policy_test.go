@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"mcp-sandbox/sandbox"
+	"mcp-sandbox/srt/egress"
 )
 
 func TestPolicyString(t *testing.T) {
@@ -35,6 +36,13 @@ programs: from read-only places, the workspace, mounts and /tmp
 network: loopback alone
 limits: memory 2 GiB, 256 tasks, 512 open files, files of 1000 bytes
 identity: an unprivileged user without capabilities, who can gain none`},
+		{"network", Policy{Network: network(t, "example.org", "*.Bücher.example:8443")}, `workspace: none
+read-only: /usr, a few files of /etc
+private: /tmp (64 MiB, 16384 files), /dev/shm (16 MiB, 16384 files), /proc, /dev without terminals
+programs: from read-only places alone
+network: loopback alone; through the server's proxy there: example.org, *.xn--bcher-kva.example:8443
+limits: memory 256 MiB, 64 tasks, 256 open files, files of 64 MiB
+identity: an unprivileged user without capabilities, who can gain none`},
 		{"commands", Policy{
 			Workspace: Mount{Host: "/srv/job"}, Mounts: []Mount{{Host: "/srv/data", Guest: "/data"}},
 			Programs: []Shown{{selfExe, guestWarden, true}, {"/usr/bin/ls", "/usr/bin/ls", true}, {"/usr/share/zoneinfo", "/usr/share/zoneinfo", false}},
@@ -55,6 +63,15 @@ identity: an unprivileged user without capabilities, who can gain none`},
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
+}
+
+func network(t testing.TB, allow ...string) egress.Rules {
+	t.Helper()
+	rules, err := egress.ParseRules(allow, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules
 }
 
 func TestPolicyFaults(t *testing.T) {
@@ -91,6 +108,7 @@ func TestPolicyFaults(t *testing.T) {
 		{Policy{Programs: []Shown{{Host: "/etc/passwd", Guest: "/etc/passwd"}}}, "belongs to the wall"},
 		{Policy{Programs: []Shown{{Host: "/x", Guest: "/opt/bin/x"}}, Mounts: []Mount{{Host: "/a", Guest: "/opt"}}}, "which commands need"},
 		{Policy{Programs: []Shown{{Host: "/x", Guest: "/workspace/x"}}, Workspace: Mount{Host: "/w"}}, "which commands need"},
+		{Policy{Programs: []Shown{}, Network: network(t, "example.org")}, "has no network"},
 		{Policy{Memory: -1}, "memory"},
 		{Policy{Memory: 1 << 20}, "memory"},
 		{Policy{Tasks: 1}, "tasks"},

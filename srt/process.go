@@ -10,6 +10,7 @@ import (
 
 	"mcp-sandbox/sandbox"
 	"mcp-sandbox/sandbox/kernel"
+	"mcp-sandbox/srt/egress"
 )
 
 // interpreter is Python behind the wall together with the talk to it.
@@ -60,7 +61,7 @@ func (s *session) startInterpreter(ctx context.Context) (_ *interpreter, err err
 			Env:    l.guestEnv(at),
 			Dir:    at.Workspace,
 			Files:  l.kernelFiles(at),
-			Stdout: guestStdout, Stderr: guestStderr,
+			Stdout: guestStdout, Stderr: guestStderr, Proxy: s.proxyConfig(),
 			Extra: []*os.File{guestIn, guestOut},
 			OOMFD: oomFD() != noFD, Held: true,
 		})
@@ -93,11 +94,18 @@ func oomFD() string {
 	return "5"
 }
 
+// proxyConfig is how the session's network is served.
+func (s *session) proxyConfig() egress.Config {
+	cfg := s.local.cfg.proxy
+	cfg.Log = s.log
+	return cfg
+}
+
 // connect makes the talk to a started interpreter.
 func (l *Local) connect(c *cage, policy Policy, at places, in, out *os.File, output *kernel.Output) *interpreter {
 	client := kernel.NewClient(kernel.Config{
 		In: in, Out: out, Output: output, Memory: policy.Memory, Start: startTimeout, OOM: c.oomKilled,
-		Hints:   map[string]string{"network": at.networkHint(), "path": policy.pathHint(), "package": packageHint},
+		Hints:   map[string]string{"network": policy.networkHint(), "path": policy.pathHint(), "package": policy.packageHint()},
 		Unsaved: unsaved(l.cfg),
 		Parked: func(pid int, yes bool) {
 			l.checkpoints.count(yes)

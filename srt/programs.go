@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"mcp-sandbox/allowlist"
+	"mcp-sandbox/srt/egress"
 )
 
 const (
@@ -174,6 +175,7 @@ func (l *Local) commandPolicy(workspace string, at places) Policy {
 		p.Mounts[i].Writable = false
 	}
 	p.ReadOnly = nil // the interpreter's prefixes
+	p.Network = egress.Rules{}
 	p.Programs = l.programs.shown
 	p.Memory = min(p.Memory, commandMemory)
 	p.Shm = min(p.Shm, commandShm)

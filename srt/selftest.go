@@ -20,7 +20,7 @@ import (
 var selfTestCode string
 
 // attempts is how many ways selftest.py tries.
-const attempts = 5
+const attempts = 6
 
 // selfTest opens a session and tries to get through its wall. A wall that
 // stands only in the configuration would be worse than none.
@@ -83,11 +83,15 @@ func (l *Local) tryWall(ctx context.Context, b *bait) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, session.Close()) }()
+	proxy := 0
+	if !l.cfg.Network.Empty() && len(l.cfg.Network.Local()) == 0 { // or the operator allowed what is tried
+		proxy = proxyPort
+	}
 	res, err := session.Run(ctx, sandbox.Request{
 		Code: selfTestCode,
 		Inputs: map[string]any{
 			"canary": b.canary, "open": b.open, "port": listener.Addr().(*net.TCPAddr).Port,
-			"supervisor": session.live.cage.kin.inside(), "concedes": l.wall.concedes(), "server": l.serverInSight(),
+			"supervisor": session.live.cage.kin.inside(), "concedes": l.wall.concedes(), "server": l.serverInSight(), "proxy": proxy,
 		},
 		Timeout: 20 * time.Second,
 	})

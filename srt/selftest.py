@@ -31,6 +31,18 @@ def connect():
         return "connected"
 
 
+def connect_by_proxy():
+    if not inputs["proxy"]:
+        raise PermissionError("there is none")
+    with socket.create_connection(("127.0.0.1", inputs["proxy"]), 2) as proxy:
+        proxy.settimeout(5)
+        proxy.sendall(b"CONNECT 127.0.0.1:%d HTTP/1.1\r\n\r\n" % inputs["port"])
+        answer = proxy.recv(100)
+    if not answer.startswith(b"HTTP/1.1 403 "):
+        return answer
+    raise PermissionError("refused")
+
+
 def see_processes():
     if inputs["server"]:  # there is no PID namespace, so none must be seen, nor be in reach
         try:
@@ -59,6 +71,7 @@ _return = {
     "read a file outside": attempt(read_outside),
     "write outside the workspace": attempt(write_outside),
     "connect to the host": attempt(connect),
+    "connect to the host by the proxy": attempt(connect_by_proxy),
     "see the host's processes": attempt(see_processes),
     "have privileges": attempt(privileges),
 }

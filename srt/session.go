@@ -374,6 +374,7 @@ func (l *Local) guestEnv(at places) []string {
 		"HOME=" + at.Tmp, "TMPDIR=" + at.Tmp, "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "MPLBACKEND=Agg", "MPLCONFIGDIR=" + at.Tmp + "/.matplotlib",
 		"OMP_NUM_THREADS=" + threads, "OPENBLAS_NUM_THREADS=" + threads, "MKL_NUM_THREADS=" + threads, "NUMEXPR_NUM_THREADS=" + threads,
 	}
+	env = append(env, networkEnv(l.cfg.Network)...)
 	env = slices.DeleteFunc(env, func(ours string) bool {
 		name, _, _ := strings.Cut(ours, "=")
 		return slices.ContainsFunc(l.cfg.Env, func(theirs string) bool { return strings.HasPrefix(theirs, name+"=") })

@@ -12,6 +12,7 @@ import (
 
 	"mcp-sandbox/allowlist"
 	"mcp-sandbox/sandbox"
+	"mcp-sandbox/srt/egress"
 )
 
 var (
@@ -33,12 +34,14 @@ type Config struct {
 	Env               []string        // NAME=VALUE for the guest's environment, besides what it needs
 	Settings          Settings        // of a file for Anthropic's Sandbox Runtime: code gets no more than these allow besides
 	Commands          *allowlist.List // which commands sessions can run besides; nil = none
+	Network           egress.Rules    // hosts that code may reach, through the server's proxy; the zero value allows none
 	Log               *slog.Logger    // nil = none
 
 	Checkpoint sandbox.Checkpoint // when variables are saved against the interpreter's end; "" = always
 	Warm       int                // interpreters that are kept ready for sessions to come
 	Preload    []string           // modules imported in these, such as numpy; New fails if one can't be
 
+	proxy  egress.Config        // for tests; Network's rules are served
 	native nativeConfig         // for tests; the zero value is right for every server
 	srt    srtConfig            // likewise
 	bounds func() []memoryBound // likewise; nil = what this machine tells
@@ -191,6 +194,7 @@ func (l *Local) policy(workspace string, at places) Policy {
 		},
 		Mounts:    l.cfg.Mounts,
 		ReadOnly:  l.python.Prefixes,
+		Network:   l.cfg.Network,
 		AllowExec: true, // compiled modules and virtual environments in a workspace
 		Memory:    lim.Memory, Disk: lim.Disk, Shm: lim.Shm, FileSize: lim.Disk,
 		Tasks: lim.Tasks, OpenFiles: lim.OpenFiles, Inodes: lim.Inodes,

@@ -42,6 +42,7 @@ func describe(cfg Config) ([]mcp.Tool, error) {
 		"${sessions}", cfg.describeSessions(),
 		"${own}", cfg.describeOwn(),
 		"${workspace}", cfg.Workspace.describe(cfg.Mounts),
+		"${network}", cfg.describeNetwork(),
 		"${commands}", strings.Join(cfg.Commands, " "),
 		"${operators}", cfg.quoting(),
 		"${readable}", readable(cfg.Mounts),
@@ -73,7 +74,8 @@ func describe(cfg Config) ([]mcp.Tool, error) {
 		if err != nil {
 			return nil, err
 		}
-		open := d.name == executePython && slices.Contains(cfg.Backends, sandbox.BackendWorkload) // its network is the cluster's
+		// A remote one's network is the cluster's.
+		open := d.name == executePython && (len(cfg.Network) > 0 || slices.Contains(cfg.Backends, sandbox.BackendWorkload))
 		defs = append(defs, mcp.Tool{
 			Name: d.name, Title: d.title,
 			Description:    strings.TrimSpace(fill.Replace(text)),
@@ -166,6 +168,19 @@ func (w Workspace) describe(mounts []string) string {
 		s += ". Also there: " + strings.Join(mounts, ", ")
 	}
 	return s
+}
+
+// describeNetwork tells a model what its code can reach, and how.
+func (c Config) describeNetwork() string {
+	const most = 12
+	if len(c.Network) == 0 {
+		return "none; nothing can be installed"
+	}
+	hosts := strings.Join(c.Network[:min(len(c.Network), most)], ", ")
+	if more := len(c.Network) - most; more > 0 {
+		hosts += fmt.Sprintf(" and %d more", more)
+	}
+	return hosts + ", and no other hosts; through the proxy that HTTP_PROXY and HTTPS_PROXY name, as urllib, requests, curl and pip (install --target) do by themselves. No DNS, no direct connections"
 }
 
 // describeSessions tells a model how calls come to share their variables.

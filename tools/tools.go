@@ -31,6 +31,7 @@ type Config struct {
 	Preloaded  []string                             // of these and of the library, what is imported ahead, for the description
 	Workspace  Workspace                            // what /workspace is, for the description
 	Handles    bool                                 // some clients have no connection that a call could belong to: the description asks for ids
+	Network    []string                             // hosts that local code may reach, for the description; nil = none
 	Mounts     []string                             // other directories, as the description is to name them
 	Allow      *allowlist.List                      // judges command lines; nil = execute_cli is not offered
 	Commands   []string                             // those of Allow that can run, for the description; nil = all

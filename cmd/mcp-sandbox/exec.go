@@ -73,6 +73,9 @@ func (p program) exec(ctx context.Context, c cli) int {
 // open opens where the code is to run, and no more than that.
 func (f execFlags) open(ctx context.Context, p program, here localConfig) (*local, error) {
 	if !f.CLI && f.backend(false, here.log) == sandbox.BackendWorkload {
+		if len(f.AllowDomain) > 0 {
+			here.log.Warn("--allow-domain is for code on this machine: what remote containers reach, the cluster decides")
+		}
 		return remoteConfig{f.remoteFlags, false}.open(here.limits(), here.log)
 	}
 	return p.openLimited(ctx, here)

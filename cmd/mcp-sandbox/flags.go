@@ -12,6 +12,7 @@ import (
 
 	"mcp-sandbox/sandbox"
 	"mcp-sandbox/srt"
+	"mcp-sandbox/srt/egress"
 )
 
 type cli struct {
@@ -31,15 +32,16 @@ type logFlags struct {
 }
 
 type wallFlags struct {
-	Wall        string  `default:"auto" help:"What keeps code away from this machine: auto (the first of native, srt that holds), native, srt or landlock (${default})."`
-	SRTSettings string  `name:"srt-settings" placeholder:"FILE" help:"Settings file of Anthropic's Sandbox Runtime: code gets no more than it allows, whatever the wall."`
-	Python      string  `placeholder:"PATH" help:"Python interpreter; usually python3 of PATH."`
-	Mount       []mount `sep:"none" env:"-" placeholder:"SRC:DST[:rw]" help:"Host directory that code may see, read-only unless it ends in :rw. Repeatable ($MCP_SANDBOX_MOUNT, one a line)."`
-	Memory      size    `default:"2GiB" help:"Memory of a session (${default})."`
-	MaxTasks    int     `default:"256" help:"Processes and threads of a session (${default})."`
-	MaxDisk     size    `default:"1GiB" help:"Bytes in a session's workspace, and in its /tmp (${default})."`
-	MaxOutput   size    `default:"64MiB" help:"Bytes kept of what was too long for a session's results, on the server's disk; the oldest go first (${default})."`
-	Env         []env   `sep:"none" env:"-" placeholder:"NAME[=VALUE]" help:"Variable of the code's environment; without a value, ours. Repeatable ($MCP_SANDBOX_ENV, one a line)."`
+	Wall        string   `default:"auto" help:"What keeps code away from this machine: auto (the first of native, srt that holds), native, srt or landlock (${default})."`
+	SRTSettings string   `name:"srt-settings" placeholder:"FILE" help:"Settings file of Anthropic's Sandbox Runtime: code gets no more than it allows, whatever the wall."`
+	Python      string   `placeholder:"PATH" help:"Python interpreter; usually python3 of PATH."`
+	Mount       []mount  `sep:"none" env:"-" placeholder:"SRC:DST[:rw]" help:"Host directory that code may see, read-only unless it ends in :rw. Repeatable ($MCP_SANDBOX_MOUNT, one a line)."`
+	Memory      size     `default:"2GiB" help:"Memory of a session (${default})."`
+	MaxTasks    int      `default:"256" help:"Processes and threads of a session (${default})."`
+	MaxDisk     size     `default:"1GiB" help:"Bytes in a session's workspace, and in its /tmp (${default})."`
+	MaxOutput   size     `default:"64MiB" help:"Bytes kept of what was too long for a session's results, on the server's disk; the oldest go first (${default})."`
+	AllowDomain []string `placeholder:"HOST[:PORT]" help:"Host that code may reach, by HTTP and TLS: example.org, or *.example.org for all names below it; usually none. With a port, that port alone, by any protocol. An address that is not public is reached only where it is named itself. Repeatable."`
+	Env         []env    `sep:"none" env:"-" placeholder:"NAME[=VALUE]" help:"Variable of the code's environment; without a value, ours. Repeatable ($MCP_SANDBOX_ENV, one a line)."`
 }
 
 type callFlags struct {
@@ -174,6 +176,9 @@ func (f *wallFlags) check() error {
 			errs = append(errs, fmt.Errorf("--%s must be above 0", n.name))
 		}
 	}
+	if _, err := f.network(); err != nil {
+		errs = append(errs, fmt.Errorf("--allow-domain: %w", err))
+	}
 	if errors.Join(errs...) == nil {
 		if _, err := f.limits().Resolve(); err != nil {
 			errs = append(errs, err)
@@ -231,6 +236,19 @@ func directory(flag, path string) error {
 		return fmt.Errorf("--%s: %s is no directory", flag, path)
 	}
 	return nil
+}
+
+// network is what code may reach.
+func (f wallFlags) network() (egress.Rules, error) {
+	rules, err := egress.ParseRules(f.AllowDomain, nil)
+	if err != nil {
+		return rules, err
+	}
+	settings, err := f.settings()
+	if err != nil {
+		return egress.Rules{}, nil // told as the settings' own
+	}
+	return settings.Network(rules)
 }
 
 func (f wallFlags) limits() sandbox.Limits {

@@ -55,6 +55,9 @@ func openLocal(ctx context.Context, cfg localConfig) (*local, error) {
 		Checkpoint: sandbox.Checkpoint(cfg.checkpoint),
 		Warm:       cfg.Warm, Preload: cfg.Preload,
 	}
+	if c.Network, err = cfg.network(); err != nil {
+		return nil, err
+	}
 	for _, m := range cfg.Mount {
 		c.Mounts = append(c.Mounts, srt.Mount{Host: m.host, Guest: m.guest, Writable: m.writable})
 	}

@@ -30,6 +30,9 @@ func (p program) openBackends(ctx context.Context, cfg localConfig, r remoteConf
 	if err != nil {
 		return nil, err
 	}
+	if len(cfg.AllowDomain) > 0 {
+		cfg.log.Warn("--allow-domain is for code on this machine: what remote containers reach, the cluster decides")
+	}
 	cfg.Warm = 0 // it would wait for calls that go elsewhere
 	l, err := p.openLimited(ctx, cfg)
 	switch {

@@ -145,6 +145,9 @@ func (f serveFlags) tools(l *local, allow *allowlist.List, sessions *sandbox.Ses
 	case f.Workspace != "":
 		cfg.Workspace = tools.Shared
 	}
+	if rules, err := f.network(); err == nil { // checked long before
+		cfg.Network = rules.Allowed()
+	}
 	l.tell(&cfg)
 	if len(l.commands) > 0 { // a tool that can do nothing only misleads
 		cfg.Allow, cfg.Commands = allow, l.commands

@@ -29,7 +29,7 @@ def give(error, workdir):
             if found != ("", ""):
                 return found
         if issubclass(kind, SyntaxError) and type(link.text) is str and link.text.lstrip()[:1] in ("!", "%"):
-            return "", notebooks(link.text.split())
+            return notebooks(link.text.split())
         if issubclass(kind, EOFError) and "reading a line" in str(link):
             return "", "There is nobody to answer input(): pass data as `inputs`."
     return "", ""
@@ -73,13 +73,13 @@ def path(error, workdir):
 
 
 def notebooks(words):
-    """What to do instead of a notebook's line, of which these are the words."""
+    """As give, for a notebook's line, of which these are the words."""
     said = "Lines that begin with ! or % are a notebook's, not Python's: "
     if {"pip", "pip3", "conda", "uv", "mamba"} & {word.lstrip("!%") for word in words[:4]}:
-        return said + "and code can't install packages. Import what there is; for what is missing the error will say more."
+        return "package", said + "leave it out, and import what there is."
     if words[0].startswith("%"):
-        return said + "leave them out. Figures are shown without %matplotlib."
-    return said + "run programs by subprocess.run()."
+        return "", said + "leave them out. Figures are shown without %matplotlib."
+    return "", said + "run programs by subprocess.run()."
 
 
 def missing(name):

@@ -90,6 +90,11 @@ func newPool(l *Local) *pool {
 	if l.cfg.Warm == 0 {
 		return nil
 	}
+	if l.cfg.Workspace == "" && l.wall.places("").Host && l.state != nil {
+		// The workspace would get another path with its session's name, and the guest knows it.
+		l.cfg.Log.Warn("behind this wall no interpreter is kept ready where sessions outlive the server", "wall", l.wall.name())
+		return nil
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &pool{
 		local: l, ready: make(chan *session, l.cfg.Warm), taken: make(chan struct{}, 1),

@@ -82,7 +82,7 @@ func (s *session) become(spec sandbox.Spec, dir string) error {
 	if err := os.Rename(s.dir, dir); err != nil { // mounts follow
 		return failed(layerWorkspace, err)
 	}
-	if s.local.cfg.Workspace == "" {
+	if s.local.cfg.Workspace == "" && !s.apart {
 		s.workspace = filepath.Join(dir, workspaceDir)
 		s.disk.dir = s.workspace // nobody watches it yet
 	}

@@ -2,6 +2,7 @@ package srt
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -38,6 +39,7 @@ type session struct {
 	log   *slog.Logger
 
 	workspace string // host path
+	apart     bool   // it lies beside dir, so that it keeps its path when that gets its name
 	root      *os.Root
 	folder    *os.File      // the same
 	disk      *disk         // nil = the workspace is read-only
@@ -70,6 +72,9 @@ func (s *session) makeWorkspace() (err error) {
 	switch cfg := s.local.cfg; {
 	case cfg.Workspace == "":
 		s.workspace = filepath.Join(s.dir, workspaceDir)
+		if s.apart = s.local.stays(); s.apart {
+			s.workspace = filepath.Join(s.local.runtime.path, "workspaces", rand.Text())
+		}
 		if err := os.MkdirAll(s.workspace, 0o700); err != nil {
 			return err
 		}
@@ -333,7 +338,11 @@ func (s *session) explain(err error, live *interpreter) error {
 func (s *session) Close() error {
 	return s.end(func() error {
 		s.local.dropFolder(s.id)
-		return s.local.removeDir(s.dir)
+		var err error
+		if s.apart {
+			err = removeAll(s.workspace)
+		}
+		return errors.Join(err, s.local.removeDir(s.dir))
 	})
 }
 

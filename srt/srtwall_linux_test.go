@@ -67,7 +67,7 @@ var srtExceptions = map[string]string{
 
 func TestSRTEscape(t *testing.T) {
 	asUser(t, func(t *testing.T) {
-		l := srtLocal(t, Config{Limits: small})
+		l := srtLocal(t, Config{Limits: small, Warm: 1}) // each is as good as one that starts cold, and sooner there
 		env := sandboxtest.Bait(t, small)
 		env.Except = srtExceptions
 		sandboxtest.Escape(t, opener(l), env)
@@ -79,7 +79,7 @@ var srtLacks = map[sandboxtest.Ability]string{}
 
 func TestSRTConformance(t *testing.T) {
 	asUser(t, func(t *testing.T) {
-		l := srtLocal(t, Config{Limits: small, Commands: wholeList(t)})
+		l := srtLocal(t, Config{Limits: small, Commands: wholeList(t), Warm: 2})
 		sandboxtest.Run(t, opener(l), sandboxtest.Abilities{Limits: small, Lacks: srtLacks})
 	})
 }

@@ -223,5 +223,11 @@ type unadmitted struct{ error }
 
 func (u unadmitted) Unwrap() []error { return []error{u.error, errNotAdmitted} }
 
+// stays reports whether the workspace of a session's own has to keep the path that it had
+// before the session had a name: a guest who is shown the host's paths knows it.
+func (l *Local) stays() bool {
+	return l.cfg.Workspace == "" && l.state == nil && l.wall.places("").Host
+}
+
 // Wall is the name of the wall that sessions stand behind.
 func (l *Local) Wall() string { return l.wall.name() }

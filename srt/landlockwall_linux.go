@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 )
 
@@ -89,6 +90,8 @@ func (*landlockWall) pipe(_ places, _ string, serverReads bool) (server, guest *
 func (*landlockWall) concedes() []string { return []string{"CapBnd"} }
 
 func (*landlockWall) describe(p Policy) string { return describeLandlock(p) }
+
+func (*landlockWall) lesser(Config) []string { return slices.Clone(landlockWeaknesses) }
 
 func (w *landlockWall) limitsMemory() bool { return w.cgroups != nil }
 

@@ -32,6 +32,9 @@ func (p program) doctor(ctx context.Context, c cli) int {
 			fact{Name: "python", State: "ok", Detail: fmt.Sprintf("%s with %d packages, %s", l.python, len(l.packages), l.path)},
 			fact{Name: "warm", State: "ok", Detail: c.Doctor.warmFlags.String()},
 			fact{Name: "sandbox", State: "ok", Detail: l.String()})
+		if l.wall != "" {
+			facts = append(facts, fact{Name: "wall", State: "ok", Detail: strings.Join(append([]string{l.wall}, l.lesser...), "\n")})
+		}
 		facts = append(facts, l.commandFacts()...)
 		if err := l.close(); err != nil {
 			return p.fail(exitFailed, err)

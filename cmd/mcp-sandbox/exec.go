@@ -53,7 +53,7 @@ func (p program) exec(ctx context.Context, c cli) int {
 	}
 	who := hostCaller("exec")
 	answer, exit, err := f.call(ctx, tools.Config{
-		Sessions: sessions, Caller: who, Timeout: f.Timeout, MaxTimeout: f.MaxTimeout, Allow: local.allow, Log: log,
+		Sessions: sessions, Caller: who, Timeout: f.Timeout, MaxTimeout: f.MaxTimeout, Allow: local.allow, Log: log, HostPaths: l.places,
 	}, code)
 	if err == nil {
 		err = p.show(answer, f.Out)

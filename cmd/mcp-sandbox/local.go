@@ -76,6 +76,7 @@ func openLocal(ctx context.Context, cfg localConfig) (*local, error) {
 	}
 	python := l.Python()
 	opened := &local{Sandbox: l, close: l.Close, contain: l.Contain, ready: l.Ready, path: python.Path, python: python.Version, packages: python.Packages}
+	opened.wall, opened.lesser, opened.places = l.Wall(), l.Lesser(), l.HostPaths()
 	opened.tellCommands(l.Commands())
 	return opened, nil
 }

@@ -37,6 +37,9 @@ type local struct {
 	close    func() error
 	contain  func(context.Context, srt.Program) (*srt.Contained, error) // behind the same wall
 	ready    func() int                                                 // interpreters that wait for sessions to come
+	wall     string                                                     // its name
+	lesser   []string                                                   // what it gives less of than the native one
+	places   bool                                                       // code finds things where the host has them
 	path     string                                                     // of the interpreter
 	python   string                                                     // its version
 	packages []string                                                   // "name version"

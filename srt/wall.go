@@ -171,6 +171,10 @@ func (l *Local) raise(ctx context.Context) error {
 		err := l.try(ctx, name)
 		switch {
 		case err == nil:
+			if name == WallLandlock {
+				l.cfg.Log.Warn("the wall landlock is weaker than the others", "less", strings.Join(l.Lesser(), "; "))
+				return nil
+			}
 			for _, less := range l.Lesser() {
 				l.cfg.Log.Info("the wall gives less than the native one", "wall", name, "less", less)
 			}

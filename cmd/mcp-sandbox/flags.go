@@ -177,7 +177,7 @@ func (f *wallFlags) check() error {
 		}
 	}
 	if _, err := f.network(); err != nil {
-		errs = append(errs, fmt.Errorf("--allow-domain: %w", err))
+		errs = append(errs, errors.New("--allow-domain: "+strings.ReplaceAll(err.Error(), "\n", "\n--allow-domain: ")))
 	}
 	if errors.Join(errs...) == nil {
 		if _, err := f.limits().Resolve(); err != nil {

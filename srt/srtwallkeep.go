@@ -36,8 +36,7 @@ func keepChild(args []string) int {
 		return 1
 	}
 	cmd := exec.Command(args[0], args[1:]...)
-	// srt has the streams that the server has handed us: descriptor 1 is a log, never the protocol's.
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.NewFile(uintptr(syscall.Stdout), "log"), os.Stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stderr, os.Stderr // both lead to one log
 	cmd.SysProcAttr = apartFromUs() // by this thread, which stays
 	if err := cmd.Start(); err != nil {
 		fmt.Fprintln(os.Stderr, "mcp-sandbox: keep:", err)

@@ -61,6 +61,9 @@ func execute(code string) map[string]any {
 	return map[string]any{"jsonrpc": "2.0", "method": "tools/call", "params": map[string]any{"name": "execute_python", "arguments": map[string]any{"code": code}}}
 }
 
+var hello = map[string]any{"jsonrpc": "2.0", "method": "initialize", "params": map[string]any{
+	"protocolVersion": "2025-06-18", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "t", "version": "1"}}}
+
 func TestExternalsServed(t *testing.T) {
 	t.Parallel()
 	mark := rand.Text()
@@ -77,8 +80,7 @@ func TestExternalsServed(t *testing.T) {
 		}
 		return r
 	}
-	hello := map[string]any{"protocolVersion": "2025-06-18", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "t", "version": "1"}}
-	ask(map[string]any{"jsonrpc": "2.0", "method": "initialize", "params": hello})
+	ask(hello)
 	r := ask(execute(`external other execute_python {"code":"print hi"}`))
 	if !strings.Contains(string(r.Result.Structured.Output), `"stdout":"hi\n"`) || len(r.Result.Structured.Calls) != 1 || !r.Result.Structured.Calls[0].OK ||
 		!strings.Contains(r.Result.Content[0].Text, "calls: other.execute_python (ok, ") {
@@ -97,6 +99,33 @@ func TestExternalsServed(t *testing.T) {
 	for deadline := time.Now().Add(time.Minute); len(bearing(mark)) > 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("after the server was killed: %q", bearing(mark))
+		}
+	}
+}
+
+// What one call of execute_python may call is what the flags say.
+func TestExternalsLimits(t *testing.T) {
+	t.Parallel()
+	p, err := startPeer(exec.Command(binary(t), "serve", "--log-level", "error", "--externals", otherServer(t, rand.Text()),
+		"--externals-max-calls", "3", "--externals-max-bytes", "64KiB", "--externals-timeout", "8s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.end()
+	var r externalReport
+	if err := p.ask(hello, &r); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ code, want string }{
+		{`[externals.other.execute_python(code="print a")["success"] for _ in range(4)]`, "has made its 3 calls"},
+		{`externals.other.execute_python(code="print " + 64 * 1024 * "x")`, "64 KiB"},
+		{`externals.other.execute_python(code="sleep 60s")`, "did not answer in its time"},
+	} {
+		if err := p.ask(execute(c.code), &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Result.Structured.Status != "error" || !strings.Contains(r.Result.Content[0].Text, c.want) {
+			t.Errorf("%s: %+v", c.code, r.Result)
 		}
 	}
 }

@@ -88,6 +88,8 @@ func (*landlockWall) pipe(_ places, _ string, serverReads bool) (server, guest *
 // concedes: an ordinary user can't empty its bounding set. With no_new_privs it is of no use.
 func (*landlockWall) concedes() []string { return []string{"CapBnd"} }
 
+func (*landlockWall) lesser(Config) []string { return landlockWeaknesses }
+
 func (*landlockWall) describe(p Policy) string { return describeLandlock(p) }
 
 func (w *landlockWall) limitsMemory() bool { return w.cgroups != nil }

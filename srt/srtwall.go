@@ -106,6 +106,20 @@ func (w *srtWall) limitsMemory() bool { return w.cgroups != nil }
 // give anything.
 func (*srtWall) concedes() []string { return []string{"CapBnd"} }
 
+func (*srtWall) lesser(cfg Config) []string {
+	less := []string{
+		"there are no Unix sockets, and so no multiprocessing.Manager",
+		"the limits of /dev/shm and of the temporary directory are watched, and not held by the kernel",
+	}
+	if cfg.Commands != nil {
+		less = append(less, "commands: the allowlist and the read-only workspace hold; there is no root of their programs alone, and no noexec")
+	}
+	if runtime.GOOS != "linux" {
+		less = append(less, "processes that leave their process group may outlive their session")
+	}
+	return less
+}
+
 func (*srtWall) hostIDs() (uid, gid int) { return os.Geteuid(), os.Getegid() }
 
 func (w *srtWall) close() error { return removeAll(w.dir) }
@@ -235,8 +249,5 @@ func (w *srtWall) describe(p Policy) string {
 	line("limits: memory %s, %d tasks, %d open files, files of %s", size(p.Memory), p.Tasks, p.OpenFiles, size(p.FileSize))
 	line("limits held: %s", w.held)
 	line("identity: the server's own user without capabilities, who can gain none")
-	if runtime.GOOS != "linux" {
-		line("not held here: what leaves its process group may outlive the session")
-	}
 	return strings.Join(lines, "\n")
 }

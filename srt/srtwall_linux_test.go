@@ -24,6 +24,7 @@ func asUser(t *testing.T, test func(*testing.T)) {
 		t.Run("user", test)
 		return
 	}
+	t.Parallel() // this process only waits
 	name, _, _ := strings.Cut(t.Name(), "/")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*patience)
 	defer cancel()

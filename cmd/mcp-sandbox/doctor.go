@@ -119,7 +119,7 @@ func (p program) examine(ctx context.Context, cfg localConfig, d *diagnosis, f d
 		return false
 	}
 	d.Wall = l.wall
-	d.add(fact{"sandbox", "sandbox", factOK, l.String(), ""}, fact{"sandbox", "warm", factOK, f.warmFlags.String(), ""})
+	d.add(fact{"sandbox", "sandbox", factOK, strengths(l), ""}, fact{"sandbox", "warm", factOK, f.warmFlags.String(), ""})
 	d.add(pythonFacts(*d.Python)...)
 	d.add(l.commandFacts()...)
 	if closed := l.close(); closed != nil {

@@ -12,8 +12,8 @@ import (
 	"mcp-sandbox/sandbox"
 )
 
-// All external calls of one call of the session have their time together, which those
-// side by side spend faster; when it is over, they end, and no other begins.
+// Each external call has its time, and all of one call of the session have theirs together,
+// which those side by side spend faster; when it is over, they end, and no other begins.
 func TestExternalTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tools := sandbox.Functions{"demo": {"wait": {Call: func(ctx context.Context, arguments json.RawMessage) (any, error) {
@@ -46,17 +46,19 @@ func TestExternalTime(t *testing.T) {
 			}
 			ask(4)
 			answer(4, `"value":4`)
+			ask(60)
+			answer(11, `"fault":"late","text":"no answer within 7s"`)
 			ask(1)
 			ask(60)
-			answer(5, `"value":1`) // together six seconds of the ten: the other one has four more
-			answer(9, "have taken 10s together")
+			answer(12, `"value":1`) // together 13 seconds of the 18: the other one has five more
+			answer(17, "have taken 18s together")
 			ask(0)
-			answer(9, `"fault":"denied"`)
+			answer(17, `"fault":"denied"`)
 			p.reply(id, `"status":"ok"`)
 			p.next0()
 		})
-		res, err := client.Run(t.Context(), sandbox.Request{Code: "1", Externals: tools, ExternalsLimits: sandbox.ExternalsLimits{Time: 10 * time.Second}})
-		if err != nil || !res.Success() || len(res.Calls) != 4 || !res.Calls[1].OK || res.Calls[2].OK || res.Calls[3].OK {
+		res, err := client.Run(t.Context(), sandbox.Request{Code: "1", Externals: tools, ExternalsLimits: sandbox.ExternalsLimits{Time: 18 * time.Second, Timeout: 7 * time.Second}})
+		if err != nil || !res.Success() || len(res.Calls) != 5 || !res.Calls[2].OK || res.Calls[1].OK || res.Calls[3].OK || res.Calls[4].OK {
 			t.Errorf("%+v, %v", res, err)
 		}
 	})

@@ -247,6 +247,7 @@ func (p *pipe) SendRequest(ctx context.Context, request transport.JSONRPCRequest
 	defer func() {
 		p.mu.Lock()
 		delete(p.pending, id)
+		delete(p.refused, id) // who asked may be gone when it comes
 		p.mu.Unlock()
 	}()
 	if err := p.send(ctx, line); err != nil {

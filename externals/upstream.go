@@ -165,7 +165,7 @@ func (u *upstream) drop(c *conn) {
 // checkTime is how long a server that was late once may take to show that it lives.
 const checkTime = 2 * time.Second
 
-// check finds out whether a server that did not answer a call in its time answers at
+// check finds out whether a server that did not answer a call in good time answers at
 // all, and gives the connection up if it doesn't.
 func (u *upstream) check(c *conn) {
 	u.mu.Lock()
@@ -345,8 +345,11 @@ func again[T any](ctx context.Context, u *upstream, do func(*conn) (T, error)) (
 		if err != nil {
 			return out, u.verdict(ctx, err)
 		}
+		begin := time.Now()
 		out, err = do(c)
-		if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		// One that was interrupted may have waited for a server that hangs: a call's own
+		// limit is often above that of the code.
+		if err != nil && (errors.Is(ctx.Err(), context.DeadlineExceeded) || ctx.Err() != nil && time.Since(begin) >= u.cfg.doubt) {
 			u.check(c)
 		}
 		if !errors.Is(err, transport.ErrSessionTerminated) {

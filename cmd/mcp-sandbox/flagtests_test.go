@@ -97,6 +97,13 @@ var flagTests = map[string]string{
 	"checkpoint":      "effects.txtar",
 	"max-running":     "effects.txtar",
 
+	// externalsFlags
+	"externals":           "TestExternalsServed TestOfficialUpstreams",
+	"externals-max-calls": "TestOfficialUpstreams TestExternalsBudgets",
+	"externals-max-bytes": "TestExternalsBudgets TestExternalBytes",
+	"externals-max-time":  "TestExternalsBudgets TestExternalTime",
+	"externals-timeout":   "TestExternalsBudgets TestExternalTime",
+
 	// execFlags and doctorFlags
 	"cli":  "exec.txtar",
 	"file": "exec.txtar",

@@ -245,7 +245,8 @@ func FuzzDecodeExternal(f *testing.F) {
 		}
 		e := &externals{cell: 1, limits: sandbox.ExternalsLimits{Calls: 3, Bytes: 1 << 20}, pending: map[uint64]*external{}, moved: make(chan struct{}), running: make(chan struct{}, 1),
 			done: make(chan struct{}), to: sandbox.Functions{}, send: func(byte, []byte) error { return nil }, broken: func(error) {}}
-		e.ctx, e.cancel = context.WithCancel(context.Background())
+		e.clock.limit = time.Minute
+		e.ctx, e.cancel = context.WithCancelCause(context.Background())
 		if err == nil {
 			_ = e.take(h, data)
 		}

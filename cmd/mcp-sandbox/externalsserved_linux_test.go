@@ -102,30 +102,3 @@ func TestExternalsServed(t *testing.T) {
 		}
 	}
 }
-
-// What one call of execute_python may call is what the flags say.
-func TestExternalsLimits(t *testing.T) {
-	t.Parallel()
-	p, err := startPeer(exec.Command(binary(t), "serve", "--log-level", "error", "--externals", otherServer(t, rand.Text()),
-		"--externals-max-calls", "3", "--externals-max-bytes", "64KiB", "--externals-timeout", "8s"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.end()
-	var r externalReport
-	if err := p.ask(hello, &r); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct{ code, want string }{
-		{`[externals.other.execute_python(code="print a")["success"] for _ in range(4)]`, "has made its 3 calls"},
-		{`externals.other.execute_python(code="print " + 64 * 1024 * "x")`, "64 KiB"},
-		{`externals.other.execute_python(code="sleep 60s")`, "did not answer in its time"},
-	} {
-		if err := p.ask(execute(c.code), &r); err != nil {
-			t.Fatal(err)
-		}
-		if r.Result.Structured.Status != "error" || !strings.Contains(r.Result.Content[0].Text, c.want) {
-			t.Errorf("%s: %+v", c.code, r.Result)
-		}
-	}
-}

@@ -42,12 +42,6 @@ var flagTests = map[string]string{
 	"cache-dir":                  "TestRequirements",
 	"dangerously-build-packages": "TestBuildPackages TestMakeEnvironmentRunsNoSource",
 
-	// externalsFlags
-	"externals":           "TestExternalsServed",
-	"externals-max-calls": "TestExternalsLimits",
-	"externals-max-bytes": "TestExternalsLimits",
-	"externals-timeout":   "TestExternalsLimits",
-
 	// callFlags
 	"timeout":     "effects.txtar wall.txtar",
 	"max-timeout": "effects.txtar",

@@ -134,7 +134,7 @@ func (s *session) tell(res *sandbox.Result) {
 // where there is no room for it: only a fresh wall empties what is full, and the next call
 // would end as this one did.
 func (s *session) giveUpFull(live *interpreter, res sandbox.Result) {
-	if res.Status != sandbox.StatusOOM || res.State != sandbox.StateRestored || !live.cage.isFull() {
+	if res.Status != sandbox.StatusOOM || res.State != sandbox.StateRestored || live.watchdog.reason() == "" && !live.cage.isFull() {
 		return
 	}
 	s.mu.Lock()

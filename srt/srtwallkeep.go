@@ -36,7 +36,7 @@ func keepChild(args []string) int {
 		return 1
 	}
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stderr, os.Stderr // both lead to one log
 	cmd.SysProcAttr = apartFromUs() // by this thread, which stays
 	if err := cmd.Start(); err != nil {
 		fmt.Fprintln(os.Stderr, "mcp-sandbox: keep:", err)

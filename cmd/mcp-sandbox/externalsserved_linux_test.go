@@ -61,6 +61,9 @@ func execute(code string) map[string]any {
 	return map[string]any{"jsonrpc": "2.0", "method": "tools/call", "params": map[string]any{"name": "execute_python", "arguments": map[string]any{"code": code}}}
 }
 
+var hello = map[string]any{"jsonrpc": "2.0", "method": "initialize", "params": map[string]any{
+	"protocolVersion": "2025-06-18", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "t", "version": "1"}}}
+
 func TestExternalsServed(t *testing.T) {
 	t.Parallel()
 	mark := rand.Text()
@@ -77,8 +80,7 @@ func TestExternalsServed(t *testing.T) {
 		}
 		return r
 	}
-	hello := map[string]any{"protocolVersion": "2025-06-18", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "t", "version": "1"}}
-	ask(map[string]any{"jsonrpc": "2.0", "method": "initialize", "params": hello})
+	ask(hello)
 	r := ask(execute(`external other execute_python {"code":"print hi"}`))
 	if !strings.Contains(string(r.Result.Structured.Output), `"stdout":"hi\n"`) || len(r.Result.Structured.Calls) != 1 || !r.Result.Structured.Calls[0].OK ||
 		!strings.Contains(r.Result.Content[0].Text, "calls: other.execute_python (ok, ") {

@@ -281,3 +281,43 @@ func BenchmarkExternalCall(b *testing.B) {
 		b.ReportMetric(median/1e3, "µs/median")
 	})
 }
+
+// An interrupt may come between any two lines of the kernel's own: no byte of the
+// channel is lost by it, and no answer goes to another call.
+func TestInterruptStormAmongExternals(t *testing.T) {
+	client := interpreter(t, "python3")
+	code := `import os, signal, threading, time
+begun, right, hit = False, 0, 0
+def storm():
+    while not begun: time.sleep(0.001)
+    while right < 300:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.0007)
+others = []
+def beside():
+    for i in range(300):
+        others.append(externals.demo.echo(n=-i)['n'] == -i)
+externals.demo.echo(0)
+threads = [threading.Thread(target=f) for f in (storm, beside)]
+for t in threads: t.start()
+while right < 300 and hit < 100000:
+    try:
+        begun = True
+        right += externals.demo.echo(n=right)['n'] == right
+    except KeyboardInterrupt:
+        hit += 1
+while True:
+    try:
+        for t in threads: t.join()
+        break
+    except KeyboardInterrupt:
+        pass
+`
+	// A storm's last signal may still be under way: it may end this call, and no more.
+	res, err := client.Run(t.Context(), sandbox.Request{Code: code, Timeout: time.Minute, Externals: demo(nil), ExternalsLimits: sandbox.ExternalsLimits{Calls: 200_000}})
+	t.Logf("%s %s, %d calls", res.Status, res.Error, len(res.Calls))
+	if err != nil || res.State != sandbox.StateNew {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	cell{code: "[right, hit > 0, len(others), all(others), externals.demo.echo(5)['n']]", output: "[300,true,300,true,5]", calls: "demo.echo"}.run(t, client, sandbox.Request{Externals: demo(nil)})
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/url"
 	"strconv"
 	"sync"
@@ -224,8 +225,17 @@ func (u *upstream) changed() {
 
 // words is an error as a sentence may go on with it, for guests and the log.
 func (u *upstream) words(err error) string {
-	var web *url.Error
-	if errors.As(err, &web) { // whose text holds the address, to no use
+	var (
+		web  *url.Error
+		op   *net.OpError
+		name *net.DNSError
+	)
+	switch { // whose texts hold the address, which is nobody's business inside
+	case errors.As(err, &name):
+		err = errors.New(name.Err)
+	case errors.As(err, &op):
+		err = op.Err
+	case errors.As(err, &web):
 		err = web.Err
 	}
 	return oneLine(u.secrets.text(err.Error()), 500)
@@ -275,6 +285,10 @@ func (u *upstream) current(ctx context.Context, c *conn, age time.Duration) (*li
 	}
 	if u.list == nil || !u.list.same(list) {
 		u.revision++
+	}
+	if u.list == nil || len(u.list.all) != len(list.all) {
+		n := len(list.permitted())
+		u.log.Info("tools of an external server", "callable", n, "withheld", len(list.all)-n)
 	}
 	u.list = list
 	return list, nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -35,6 +36,7 @@ func TestForgedExternalFrames(t *testing.T) {
 		"answers taken that nobody sent":   {`{"op":"taken","cell":1,"id":0,"taken":5}` + "\n"},
 		"a negative count":                 {`{"op":"taken","cell":1,"id":0,"taken":-5}` + "\n"},
 		"more calls than are allowed":      {call, strings.Replace(call, `"id":1`, `"id":2`, 1), strings.Replace(call, `"id":1`, `"id":3`, 1)},
+		"a flood that calls nothing":       slices.Repeat([]string{`{"op":"cancel","cell":1,"id":7}` + "\n"}, 400),
 		"a frame longer than a pipe takes": {call + strings.Repeat(" ", 4096)},
 	} {
 		t.Run(name, func(t *testing.T) {

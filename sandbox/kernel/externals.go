@@ -19,6 +19,7 @@ import (
 const (
 	maxExternalLists = 200         // lists of tools in one call of a session
 	externalWindow   = 2 << 20     // bytes of answers that the worker may be behind with when another is sent
+	slack            = 100         // frames
 	externalGrace    = time.Second // for calls to heed that their context has ended
 )
 
@@ -43,6 +44,7 @@ type externals struct {
 	pending map[uint64]*external
 	calls   int
 	lists   int
+	asides  int   // frames that begin nothing
 	bytes   int64 // of arguments and results
 	clock   clock // of the time that calls took together
 	log     []*external
@@ -144,6 +146,12 @@ func (e *externals) take(h externalHead, data []byte) error {
 		e.taken = h.Taken
 		close(e.moved)
 		e.moved = make(chan struct{})
+	}
+	if h.Op == "cancel" || h.Op == "taken" {
+		// Of the former there is one for a call, of the latter one for a mebibyte.
+		if e.asides++; e.asides > e.limits.Calls+maxExternalLists+int(e.limits.Bytes>>20)+slack {
+			return fmt.Errorf("%w: external: a flood", errFrame)
+		}
 	}
 	x := e.pending[h.ID]
 	switch h.Op {

@@ -37,7 +37,7 @@ func keepChild(args []string) int {
 	}
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stderr, os.Stderr // both lead to one log
-	cmd.SysProcAttr = apartFromUs() // by this thread, which stays
+	cmd.SysProcAttr = apartFromUs()                                    // by this thread, which stays
 	if err := cmd.Start(); err != nil {
 		fmt.Fprintln(os.Stderr, "mcp-sandbox: keep:", err)
 		return 1

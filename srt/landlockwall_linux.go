@@ -57,7 +57,7 @@ func (*landlockWall) name() string { return WallLandlock }
 
 // admits: there is no mount namespace, so all is seen where it lies.
 func (*landlockWall) admits(cfg Config, _ []string) error {
-	var faults []error
+	faults := []error{noNetwork(cfg, WallLandlock)}
 	for _, m := range cfg.Mounts {
 		if m.Guest != m.Host {
 			faults = append(faults, fmt.Errorf("mount: %s at %s: the wall landlock shows a directory nowhere but where it lies: --mount %s:%s",

@@ -60,7 +60,7 @@ func TestSettingsAsk(t *testing.T) {
 	for text, walls := range map[string][]string{
 		settingsText(`, "allowLocalBinding": true`, "", ""):                                {WallNative, WallSRT},
 		settingsText(`, "allowLocalBinding": false, "strictAllowlist": true`, "", ""):      {WallNative, WallSRT, WallLandlock},
-		settingsText(`, "requireHostMatch": true`, "", ""):                                 {WallNative, WallLandlock},
+		settingsText(`, "requireHostMatch": true`, "", ""):                                 {WallNative, WallSRT, WallLandlock},
 		settingsText(`, "allowUnixSockets": [], "allowMachLookup": []`, "", ""):            {WallNative, WallSRT, WallLandlock},
 		settingsText(`, "allowUnixSockets": ["/run/docker.sock"]`, "", ""):                 {},
 		settingsText(`, "allowAllUnixSockets": true`, "", ""):                              {},

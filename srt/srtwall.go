@@ -126,7 +126,11 @@ func (w *srtWall) close() error { return removeAll(w.dir) }
 
 // admits: what is seen is seen at its place on the host, and at no other.
 func (*srtWall) admits(cfg Config, prefixes []string) error {
-	return errors.Join(hostPlaced(cfg, WallSRT), noPatterns(cfg, prefixes))
+	errs := []error{hostPlaced(cfg, WallSRT), noPatterns(cfg, prefixes)}
+	if runtime.GOOS != "linux" { // where there is no network of the guest's in which the proxy could listen
+		errs = append(errs, noNetwork(cfg, WallSRT))
+	}
+	return errors.Join(errs...)
 }
 
 // hostPlaced returns all mounts that a wall which shows the host's own paths can't give.
@@ -245,7 +249,11 @@ func (w *srtWall) describe(p Policy) string {
 	}
 	line("read-only: %s", strings.Join(append([]string{"/usr", "a few files of /etc"}, p.ReadOnly...), ", "))
 	line("private: a directory for temporary files (%s, %d files), the host's to hold", size(p.Disk), p.Inodes)
-	line("network: loopback alone, with srt's proxy, which lets nothing out; no Unix sockets")
+	if p.Network.Empty() {
+		line("network: loopback alone, with srt's proxy, which lets nothing out; no Unix sockets")
+	} else {
+		line("network: loopback alone; through the server's proxy there: %v; no Unix sockets", p.Network)
+	}
 	line("limits: memory %s, %d tasks, %d open files, files of %s", size(p.Memory), p.Tasks, p.OpenFiles, size(p.FileSize))
 	line("limits held: %s", w.held)
 	line("identity: the server's own user without capabilities, who can gain none")

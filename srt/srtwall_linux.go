@@ -102,6 +102,35 @@ func (e *srtEnds) take(k kin) error {
 	return nil
 }
 
+// openProxy takes a copy of the listening socket that the child inside holds, and serves the
+// network on it. There is no other way for a descriptor: srt lets nobody inside make the Unix
+// socket over which one is sent. The server may, since the namespaces are its own user's.
+func (s *srtStart) openProxy(c *cage, e *srtEnds, number, socket int) error {
+	child, err := unix.PidfdOpen(c.kin.first, 0)
+	if err != nil {
+		return fmt.Errorf("pidfd: %w", err)
+	}
+	defer unix.Close(child)
+	// Now that it can't be another one's any more:
+	if again, err := findInside(e.keeper, number, s.wall.exe); err != nil || again.first != c.kin.first {
+		return errors.Join(fmt.Errorf("process %d is not the child inside any more", c.kin.first), err)
+	}
+	fd, err := unix.PidfdGetfd(child, socket, 0)
+	if err != nil {
+		return fmt.Errorf("take the proxy's socket out of the wall: pidfd_getfd: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "the proxy's socket")
+	if at, err := unix.Getsockname(fd); err != nil || !isProxyAddress(at) {
+		return errors.Join(fmt.Errorf("descriptor %d of the child inside is not the proxy's socket", socket), err, f.Close())
+	}
+	return c.serveProxy(f, s.config.Policy.Network, s.command.Proxy)
+}
+
+func isProxyAddress(a unix.Sockaddr) bool {
+	at, ok := a.(*unix.SockaddrInet4)
+	return ok && at.Port == proxyAddress.Port && at.Addr == proxyAddress.Addr
+}
+
 func parentOf(pid int) (int, error) {
 	_, fields, err := statOf(fmt.Sprintf("/proc/%d", pid))
 	if err != nil {

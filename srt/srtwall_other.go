@@ -39,6 +39,12 @@ func findInside(_, number int, _ string) (kin, error) {
 
 func (*srtEnds) take(kin) error { return nil }
 
+func proxySocket() (int, error) { return -1, errNoProxy }
+
+func (*srtStart) openProxy(*cage, *srtEnds, int, int) error { return errNoProxy }
+
+var errNoProxy = errors.New("on this system the server's proxy can't listen inside")
+
 func killHandle(*os.File) {}
 
 // press kills the keeper's session as far as it is one group.

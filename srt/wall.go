@@ -223,10 +223,6 @@ func (l *Local) try(ctx context.Context, name string) (err error) {
 			l.pool, l.wall = nil, nil
 		}
 	}()
-	if name != WallNative && !l.cfg.Network.Empty() {
-		err := fmt.Errorf("network: the wall %s reaches no hosts, and %v are allowed", name, l.cfg.Network)
-		return infra(failed(layerPolicy, unadmitted{err}))
-	}
 	shown := slices.Concat(systemDirs, etc, l.python.Prefixes)
 	if err := errors.Join(l.wall.admits(l.cfg, l.python.Prefixes), l.cfg.unhonoured(name, shown)); err != nil {
 		return infra(failed(layerPolicy, unadmitted{err}))

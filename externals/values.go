@@ -2,6 +2,8 @@ package externals
 
 import (
 	"encoding/json"
+	"net/url"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"unicode"
@@ -22,8 +24,21 @@ func (f *file) text(at string, data json.RawMessage, s *Server, carries bool) st
 			s.secrets = append(s.secrets, u.value)
 		}
 	}
+	for _, m := range password.FindAllStringSubmatch(text, -1) {
+		s.secrets = append(s.secrets, m[1])
+		if plain, err := url.PathUnescape(m[1]); err == nil && plain != m[1] {
+			s.secrets = append(s.secrets, plain)
+		}
+	}
 	return text
 }
+
+// password is that of an address, such as a database's, wherever it is given.
+var password = regexp.MustCompile(`://[^/?#@:\s]*:([^/?#\s]+)@`)
+
+// option is one whose value is the next argument, or stands in the same one behind a
+// = or, as of a header, a colon.
+var option = regexp.MustCompile(`^([^=:]*)[=:]\s*(.*)$`)
 
 // texts reads a list of strings. Of arguments what looks like a token is a secret.
 func (f *file) texts(at string, data json.RawMessage, s *Server, arguments bool) []string {
@@ -33,12 +48,22 @@ func (f *file) texts(at string, data json.RawMessage, s *Server, arguments bool)
 		return nil
 	}
 	var all []string
+	before := "" // the argument before
 	for _, r := range raw {
 		text := f.text(at, r, s, false)
 		if arguments {
-			if _, value, ok := strings.Cut(text, "="); ok && secretName.MatchString(text) {
-				s.secrets = append(s.secrets, value)
+			m := option.FindStringSubmatch(text)
+			switch {
+			case m != nil && secretName.MatchString(m[1]):
+				s.secrets = append(s.secrets, m[2])
+			case m != nil && secretName.MatchString(text):
+				if _, value, ok := strings.Cut(text, "="); ok {
+					s.secrets = append(s.secrets, value)
+				}
+			case m == nil && strings.HasPrefix(before, "-") && secretName.MatchString(before) && !strings.HasPrefix(text, "-") && !filepath.IsAbs(text):
+				s.secrets = append(s.secrets, text)
 			}
+			before = text
 		}
 		all = append(all, text)
 	}

@@ -32,6 +32,18 @@ func withCapture(ctx context.Context, call bool) (context.Context, *capture) {
 // nothing stands in for a captured result.
 var nothing = json.RawMessage(`{"content":[]}`)
 
+// noTools stands in for a list that is too long, which mcp-go would decode whole.
+var noTools = json.RawMessage(`{"tools":[]}`)
+
+// endless reports whether a reply has a list of too many tools.
+func endless(result json.RawMessage) bool {
+	var page struct {
+		Tools parts `json:"tools"`
+	}
+	var many *tooMany
+	return errors.As(json.Unmarshal(result, &page), &many)
+}
+
 // captured hands a reply to the capture of its request, and gives what mcp-go is to see.
 func captured(ctx context.Context, reply *transport.JSONRPCResponse) *transport.JSONRPCResponse {
 	c, ok := ctx.Value(captureKey{}).(*capture)
@@ -41,6 +53,11 @@ func captured(ctx context.Context, reply *transport.JSONRPCResponse) *transport.
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.result, c.fault = reply.Result, reply.Error
+	if !c.call && endless(reply.Result) {
+		short := *reply
+		short.Result = noTools
+		return &short
+	}
 	if !c.call || reply.Error != nil || bytes.Contains(reply.Result, []byte(`"input_required"`)) {
 		return reply
 	}

@@ -1,6 +1,7 @@
 package externals
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -149,7 +150,57 @@ func TestRedactor(t *testing.T) {
 	if got, ok := newRedactor([]string{"dé+/f/g", "secret"}).json([]byte(`{"a\"":["d\u00e9+\/f\/g \" x","\\","se\u0063ret","\u00e9"]}`)); !ok || string(got) != `{"a\"":["[redacted] \" x","\\","[redacted]","\u00e9"]}` {
 		t.Errorf("escaped otherwise: %s", got)
 	}
-	if _, ok := newRedactor([]string{"12,345,678"}).json([]byte("[12,345,678]")); ok {
-		t.Error("JSON whose form was a secret is taken for JSON")
+	for _, leak := range []string{"dXNlcjpxdSJvdGVkXGtleQ==", "Onh4cXUib3RlZFxrZXl4eHg=", `https:\/\/a b&c=d\u00e9\/f`, `a b\u0026c=d\u00e9/f`} {
+		if got := r.text(leak); !strings.Contains(got, redacted) {
+			t.Errorf("%q became %q", leak, got)
+		}
+	}
+	// Writers of JSON differ: what counts is what a reader has.
+	r = newRedactor([]string{`s/c"r<t-é`, "12345678"})
+	for _, leak := range []string{`{"a":["s/c\"r<t-é"]}`, `{"a":"s\/c\"r\u003ct-\u00e9"}`, `{"\u0073\u002fc\u0022r<t-\u00E9":1}`, `[12345678]`, `[-12345678.5e1]`} {
+		got, ok := r.json([]byte(leak))
+		if !ok || !strings.Contains(string(got), redacted) {
+			t.Errorf("%s became %s, %v", leak, got, ok)
+		}
+	}
+	for _, innocent := range []string{`{"a":"\/\u00e9","n":[1.50,-0,998877665544332211009988776655,1e5,true,null]}`, `"`, `"\`, `[1`} {
+		if got, ok := r.json([]byte(innocent)); string(got) != innocent || ok != json.Valid([]byte(innocent)) {
+			t.Errorf("%s became %s, %v", innocent, got, ok)
+		}
+	}
+}
+
+func TestSecretsOfOtherArguments(t *testing.T) {
+	t.Parallel()
+	servers, err := Parse([]byte(`{"mcpServers":{"a":{"command":"x","args":["--api-key","sk-first","--verbose","quiet-mode","--header","Authorization: Bearer sk-second",
+		"postgresql://user:sk%2Dthird@db/name","--token=sk-fourth","--token-file","/run/file","https://h/?auth=sk-fifth"],"env":{"DATABASE_URL":"mysql://u:sk-sixth@h/d"}}}}`), "/", lookup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRedactor(servers[0].secrets)
+	for _, secret := range []string{"sk-first", "Bearer sk-second", "sk%2Dthird", "sk-third", "sk-fourth", "sk-fifth", "sk-sixth"} {
+		if got := r.text(secret); got != redacted {
+			t.Errorf("%q became %q", secret, got)
+		}
+	}
+	for _, plain := range []string{"quiet-mode", "/run/file", "postgresql://user"} {
+		if got := r.text(plain); got != plain {
+			t.Errorf("%q became %q", plain, got)
+		}
+	}
+}
+
+// A reply is small, and what it is decoded to is not.
+func TestPartsAreBounded(t *testing.T) {
+	t.Parallel()
+	list := "[" + strings.Repeat("{},", maxParts) + "{}]"
+	if _, err := decode([]byte(`{"content":`+list+`}`), redactor{}); err == nil || !strings.Contains(err.Error(), "parts") {
+		t.Errorf("a result of too many parts: %v", err)
+	}
+	if r, err := decode([]byte(`{"content":`+list[:len(list)-4]+`]}`), redactor{}); err != nil || len(r.Content) != maxParts {
+		t.Errorf("%d parts, %v", len(r.Content), err)
+	}
+	if !endless([]byte(`{"tools":`+list+`}`)) || endless([]byte(`{"tools":[{}]}`)) || endless([]byte(`{"tools":{}}`)) {
+		t.Error("a list of tools is judged wrongly")
 	}
 }

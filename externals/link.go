@@ -25,16 +25,24 @@ const tellTime = 2 * time.Second
 
 // teller tells servers that requests are cancelled, which mcp-go leaves out over HTTP.
 type teller struct {
-	mu     sync.Mutex
-	closed bool // nobody is told any more
-	wg     sync.WaitGroup
+	mu      sync.Mutex
+	closed  bool                         // nobody is told any more
+	telling map[*context.CancelFunc]bool // of those that are being told
+	wg      sync.WaitGroup
 }
 
-// stop waits for those that are being told.
+// stop waits for those that are being told, for a moment.
 func (t *teller) stop() {
 	t.mu.Lock()
 	t.closed = true
 	t.mu.Unlock()
+	defer time.AfterFunc(leave, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		for cancel := range t.telling {
+			(*cancel)()
+		}
+	}).Stop()
 	t.wg.Wait()
 }
 
@@ -52,10 +60,17 @@ func (t *teller) cancelled(ctx context.Context, request transport.JSONRPCRequest
 	if t.closed {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, tellTime)
+	if t.telling == nil {
+		t.telling = map[*context.CancelFunc]bool{}
+	}
+	t.telling[&cancel] = true
 	t.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(ctx, tellTime)
-		defer cancel()
 		_ = send(ctx, n) // a server that can't be told will find out
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.telling, &cancel)
+		cancel()
 	})
 }
 

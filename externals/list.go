@@ -80,13 +80,17 @@ func (u *upstream) fetch(ctx context.Context, c *conn) (*listing, error) {
 			return nil, fmt.Errorf("it lists no tools: %s", oneLine(u.secrets.text(fault.Message), 400))
 		}
 		var page struct {
-			Tools      []json.RawMessage `json:"tools"`
-			NextCursor mcp.Cursor        `json:"nextCursor"`
+			Tools      parts      `json:"tools"`
+			NextCursor mcp.Cursor `json:"nextCursor"`
 		}
 		if len(raw) == 0 {
 			return nil, err
 		}
-		if json.Unmarshal(raw, &page) != nil { // mcp-go's error is about its own types
+		if err := json.Unmarshal(raw, &page); err != nil { // mcp-go's error is about its own types
+			var many *tooMany
+			if errors.As(err, &many) {
+				return nil, many
+			}
 			return nil, errors.New("it sent a list of tools that can't be read")
 		}
 		for _, data := range page.Tools {

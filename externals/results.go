@@ -10,16 +10,60 @@ import (
 	"mcp-sandbox/sandbox"
 )
 
+// maxParts is the most that is taken of a list in a message: each costs us far more
+// memory than the bytes it came in.
+const maxParts = 10_000
+
+// tooMany is a list with more than maxParts.
+type tooMany struct{}
+
+func (*tooMany) Error() string {
+	return fmt.Sprintf("the reply has a list of more than %d parts: ask for less at a time", maxParts)
+}
+
+// parts are a list of a message.
+type parts []json.RawMessage
+
+// UnmarshalJSON implements json.Unmarshaler. It stops where there are too many.
+func (p *parts) UnmarshalJSON(data []byte) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	t, err := d.Token()
+	switch {
+	case err != nil:
+		return err
+	case t == nil: // null
+		return nil
+	case t != json.Delim('['):
+		return errors.New("no list")
+	}
+	*p = parts{}
+	for d.More() {
+		if len(*p) == maxParts {
+			return &tooMany{}
+		}
+		var one json.RawMessage
+		if err := d.Decode(&one); err != nil {
+			return err
+		}
+		*p = append(*p, one)
+	}
+	return nil
+}
+
 // decode reads a tool's result as it came. What it can't read is a fault of the
 // server's, not of its tool.
 func decode(raw json.RawMessage, secrets redactor) (sandbox.ExternalResult, error) {
 	var r struct {
-		Content    []json.RawMessage `json:"content"`
-		Structured json.RawMessage   `json:"structuredContent"`
-		IsError    bool              `json:"isError"`
+		Content    parts           `json:"content"`
+		Structured json.RawMessage `json:"structuredContent"`
+		IsError    bool            `json:"isError"`
 	}
 	var none sandbox.ExternalResult
 	if err := json.Unmarshal(raw, &r); err != nil {
+		var many *tooMany
+		if errors.As(err, &many) {
+			return none, many
+		}
 		return none, errors.New("it sent a result that is no tool's result")
 	}
 	if r.Content == nil && len(r.Structured) == 0 {

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
+	"unicode/utf16"
 )
 
 // redacted stands where a secret was.
@@ -29,12 +31,8 @@ func newRedactor(secrets []string) redactor {
 		if len(s) < shortest {
 			return
 		}
-		forms = append(forms, s, url.QueryEscape(s), url.PathEscape(s),
-			base64.StdEncoding.EncodeToString([]byte(s)), base64.URLEncoding.EncodeToString([]byte(s)),
-			base64.RawStdEncoding.EncodeToString([]byte(s)), base64.RawURLEncoding.EncodeToString([]byte(s)))
-		if quoted, err := json.Marshal(s); err == nil {
-			forms = append(forms, string(quoted[1:len(quoted)-1]))
-		}
+		forms = append(forms, s, url.QueryEscape(s), url.PathEscape(s))
+		forms = append(append(forms, encoded(s)...), quoted(s)...)
 	}
 	for _, s := range secrets {
 		add(s)
@@ -74,51 +72,104 @@ func (r redactor) text(s string) string {
 	return r.replace.Replace(s)
 }
 
-// json is data without the secrets, or an error where they were part of its form.
+// encoded is what any base64 of a text with s in it must hold, wherever s begins.
+func encoded(s string) []string {
+	forms := []string{base64.StdEncoding.EncodeToString([]byte(s)), base64.URLEncoding.EncodeToString([]byte(s))}
+	for _, e := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+		for before := range 3 {
+			form := e.EncodeToString(append(make([]byte, before), s...))
+			end := len(form)
+			if (before+len(s))%3 != 0 {
+				end-- // this one depends on what follows
+			}
+			if form = form[(before*8+5)/6 : end]; len(form) >= shortest {
+				forms = append(forms, form)
+			}
+		}
+	}
+	return forms
+}
+
+// quoted is s as different writers of JSON have it within a string.
+func quoted(s string) []string {
+	var forms []string
+	for _, html := range []bool{true, false} {
+		var b bytes.Buffer
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(html)
+		if e.Encode(s) != nil {
+			continue
+		}
+		form := strings.TrimSuffix(b.String(), "\n")
+		form = form[1 : len(form)-1]
+		var ascii strings.Builder
+		for _, r := range form {
+			if r < 0x80 {
+				ascii.WriteRune(r)
+				continue
+			}
+			for _, u := range utf16.AppendRune(nil, r) {
+				fmt.Fprintf(&ascii, `\u%04x`, u)
+			}
+		}
+		for _, f := range []string{form, ascii.String()} {
+			forms = append(forms, f, strings.ReplaceAll(f, "/", `\/`))
+		}
+	}
+	return forms
+}
+
+// json is data without the secrets, however they are written in it: its strings are
+// judged by what they say. Other values that hold one become a string.
 func (r redactor) json(data json.RawMessage) (json.RawMessage, bool) {
 	if r.replace == nil || len(data) == 0 {
 		return data, true
 	}
-	clean := json.RawMessage(r.replace.Replace(string(r.unescape(data))))
+	clean := make([]byte, 0, len(data))
+	for i := 0; i < len(data); {
+		end := i + 1
+		switch c := data[i]; {
+		case c == '"':
+			for end < len(data) && data[end] != '"' {
+				if data[end] == '\\' {
+					end++
+				}
+				end++
+			}
+			end = min(end+1, len(data))
+			clean = append(clean, r.literal(data[i:end])...)
+		case c == '-' || '0' <= c && c <= '9':
+			for end < len(data) && bytes.IndexByte([]byte("+-.0123456789Ee"), data[end]) >= 0 {
+				end++
+			}
+			number := string(data[i:end])
+			if r.replace.Replace(number) != number {
+				number = `"` + redacted + `"`
+			}
+			clean = append(clean, number...)
+		default:
+			clean = append(clean, c)
+		}
+		i = end
+	}
 	return clean, json.Valid(clean)
 }
 
-// unescape is data without the secrets in strings some of whose characters are written
-// in other ways than ours: \/, or \u for what is not ASCII.
-func (r redactor) unescape(data []byte) []byte {
-	var clean []byte
-	for {
-		begin := bytes.IndexByte(data, '"')
-		if begin < 0 {
-			return append(clean, data...)
-		}
-		end, escaped := begin+1, false
-		for end < len(data) && data[end] != '"' {
-			if data[end] == '\\' {
-				escaped = true
-				end++
-			}
-			end++
-		}
-		end = min(end+1, len(data))
-		clean = append(clean, data[:begin]...)
-		clean = append(clean, r.quoted(data[begin:end], escaped)...)
-		data = data[end:]
+// literal is a string of JSON without the secrets.
+func (r redactor) literal(raw []byte) []byte {
+	var said string
+	if json.Unmarshal(raw, &said) != nil {
+		return raw
 	}
-}
-
-// quoted is a string of JSON, as it was if no secret is in it.
-func (r redactor) quoted(data []byte, escaped bool) []byte {
-	var s string
-	if !escaped || json.Unmarshal(data, &s) != nil {
-		return data
+	without := r.replace.Replace(said)
+	if without == said {
+		return raw
 	}
-	if clean := r.text(s); clean != s {
-		if again, err := json.Marshal(clean); err == nil {
-			return again
-		}
+	out, err := json.Marshal(without)
+	if err != nil {
+		return []byte(`"` + redacted + `"`)
 	}
-	return data
+	return out
 }
 
 func (r redactor) bytes(data []byte) []byte {

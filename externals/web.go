@@ -58,6 +58,11 @@ func (g *guarded) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	r.Header.Set(DepthHeader, strconv.Itoa(g.depth+1))
+	if r.Method == http.MethodDelete { // the end of a session, for which nobody waits long
+		ctx, cancel := context.WithTimeout(r.Context(), leave)
+		defer cancel() // its answer holds nothing
+		r = r.WithContext(ctx)
+	}
 	answer, err := g.base.RoundTrip(r)
 	if err != nil {
 		return nil, err

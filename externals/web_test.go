@@ -1,6 +1,7 @@
 package externals
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -243,5 +244,36 @@ func TestHeadersStay(t *testing.T) {
 	c := open(t, Config{Servers: servers})
 	if _, err := c.Call(within(t, enough), "fake", "echo", nil); err == nil || !strings.Contains(err.Error(), "refused") || strings.Contains(err.Error(), "k3y") {
 		t.Errorf("down: %v", err)
+	}
+}
+
+// A server that does not take leave of us does not keep us.
+func TestCloseDoesNotWait(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	called := make(chan struct{}, 1)
+	mcpServer := server.NewStreamableHTTPServer(offered(make(chan struct{}, 9)))
+	url := web(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if r.Method == http.MethodDelete || bytes.Contains(body, []byte("notifications/cancelled")) {
+			select {
+			case called <- struct{}{}:
+			default:
+			}
+			<-release
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		mcpServer.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() { close(release) })
+	c := open(t, Config{Servers: []Server{{Name: "demo", URL: url, HTTP: true}}})
+	if _, err := c.Tools(within(t, time.Minute), "demo"); err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	_ = c.Close()
+	if took := time.Since(begin); took > 4*time.Second { // mcp-go itself waits for 5
+		t.Errorf("closing took %v", took)
 	}
 }

@@ -53,7 +53,7 @@ func TestSRTKeeper(t *testing.T) {
 	cmd := exec.Command(exe, "be-child", verbKeep, "/bin/sh", "-c", script)
 	cmd.ExtraFiles = []*os.File{lifeR}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	out, err := cmd.StdoutPipe()
+	out, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
 	}

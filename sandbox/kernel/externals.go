@@ -56,6 +56,8 @@ type external struct {
 	server, tool string // a list has no tool
 	size         int
 	arguments    []byte // so far
+	got          int    // bytes of these
+	dear         bool   // it is beyond what may be moved: nothing of it is kept
 	under        bool   // it has all its arguments
 	ctx          context.Context
 	cancel       context.CancelFunc
@@ -157,11 +159,13 @@ func (e *externals) take(h externalHead, data []byte) error {
 	case "taken":
 		return nil
 	}
-	if x == nil || x.under || len(x.arguments)+len(data) > x.size {
+	if x == nil || x.under || x.got+len(data) > x.size {
 		return fmt.Errorf("%w: external: arguments of no call", errFrame)
 	}
-	x.arguments = append(x.arguments, data...)
-	if x.under = len(x.arguments) == x.size; x.under {
+	if x.got += len(data); !x.dear {
+		x.arguments = append(x.arguments, data...)
+	}
+	if x.under = x.got == x.size; x.under {
 		e.wg.Go(func() { e.run(x) })
 	}
 	return nil
@@ -181,6 +185,7 @@ func (e *externals) begin(h externalHead) (*external, error) {
 	} else {
 		e.calls++
 		e.bytes += int64(h.Size)
+		x.dear = e.bytes > e.limits.Bytes
 		if len(e.log) < sandbox.MaxExternalsListed {
 			e.log = append(e.log, x)
 		}
@@ -218,7 +223,9 @@ func (e *externals) run(x *external) {
 
 // ask has the tool called; ok is whether it says that it did its work.
 func (e *externals) ask(x *external) (body []byte, ok bool, err error) {
-	if x.tool != "" && !isObject(x.arguments) {
+	arguments := x.arguments
+	x.arguments = nil // the log of calls keeps x
+	if x.tool != "" && !x.dear && !isObject(arguments) {
 		err := fmt.Errorf("%w: external: arguments that are no JSON object", errFrame)
 		e.broken(err)
 		return nil, false, err
@@ -244,7 +251,7 @@ func (e *externals) ask(x *external) (body []byte, ok bool, err error) {
 		}
 		return body, err == nil, late(ctx, err)
 	}
-	r, err := e.to.Call(ctx, x.server, x.tool, x.arguments)
+	r, err := e.to.Call(ctx, x.server, x.tool, arguments)
 	if err == nil {
 		body, err = encodeResult(r)
 	}

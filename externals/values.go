@@ -3,7 +3,6 @@ package externals
 import (
 	"encoding/json"
 	"net/url"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"unicode"
@@ -24,21 +23,31 @@ func (f *file) text(at string, data json.RawMessage, s *Server, carries bool) st
 			s.secrets = append(s.secrets, u.value)
 		}
 	}
-	for _, m := range password.FindAllStringSubmatch(text, -1) {
-		s.secrets = append(s.secrets, m[1])
-		if plain, err := url.PathUnescape(m[1]); err == nil && plain != m[1] {
-			s.secrets = append(s.secrets, plain)
-		}
-	}
+	s.secrets = append(s.secrets, loginsOf(text)...)
 	return text
 }
 
-// password is that of an address, such as a database's, wherever it is given.
-var password = regexp.MustCompile(`://[^/?#@:\s]*:([^/?#\s]+)@`)
+// login is what stands before the host in an address, as in a database's.
+var login = regexp.MustCompile(`\b[A-Za-z][A-Za-z0-9+.-]*://([^/?#@\s]+)@`)
 
-// option is one whose value is the next argument, or stands in the same one behind a
-// = or, as of a header, a colon.
-var option = regexp.MustCompile(`^([^=:]*)[=:]\s*(.*)$`)
+// loginsOf are the passwords in the addresses that a text holds, as they are written and
+// as they are meant. A name without one may be a token, if it is long; a password
+// that is the name itself is none, and would be found everywhere.
+func loginsOf(text string) (secrets []string) {
+	for _, found := range login.FindAllStringSubmatch(text, -1) {
+		name, password, both := strings.Cut(found[1], ":")
+		if !both && len(name) >= 16 {
+			password = name
+		} else if password == name {
+			continue
+		}
+		secrets = append(secrets, password)
+		if plain, err := url.PathUnescape(password); err == nil {
+			secrets = append(secrets, plain)
+		}
+	}
+	return secrets
+}
 
 // texts reads a list of strings. Of arguments what looks like a token is a secret.
 func (f *file) texts(at string, data json.RawMessage, s *Server, arguments bool) []string {
@@ -48,26 +57,33 @@ func (f *file) texts(at string, data json.RawMessage, s *Server, arguments bool)
 		return nil
 	}
 	var all []string
-	before := "" // the argument before
+	option := "" // the last argument, where a value may follow
 	for _, r := range raw {
 		text := f.text(at, r, s, false)
 		if arguments {
-			m := option.FindStringSubmatch(text)
-			switch {
-			case m != nil && secretName.MatchString(m[1]):
-				s.secrets = append(s.secrets, m[2])
-			case m != nil && secretName.MatchString(text):
-				if _, value, ok := strings.Cut(text, "="); ok {
-					s.secrets = append(s.secrets, value)
-				}
-			case m == nil && strings.HasPrefix(before, "-") && secretName.MatchString(before) && !strings.HasPrefix(text, "-") && !filepath.IsAbs(text):
-				s.secrets = append(s.secrets, text)
-			}
-			before = text
+			s.secrets = append(s.secrets, secretArgument(option, text)...)
+		}
+		if option = ""; strings.HasPrefix(text, "-") && !strings.Contains(text, "=") {
+			option = text
 		}
 		all = append(all, text)
 	}
 	return all
+}
+
+// secretArgument is the secret in an argument, if any: --token=x, Authorization: x, or x
+// behind --token.
+func secretArgument(option, text string) []string {
+	if _, value, ok := strings.Cut(text, "="); ok && secretName.MatchString(text) {
+		return []string{value}
+	}
+	if name, value, ok := strings.Cut(text, ":"); ok && headerName.MatchString(name) && secretName.MatchString(name) {
+		return []string{value}
+	}
+	if secretName.MatchString(option) && !strings.HasPrefix(text, "-") {
+		return []string{text}
+	}
+	return nil
 }
 
 // named reads an object of strings; secret says of which the value must not be seen.

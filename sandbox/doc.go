@@ -7,6 +7,9 @@
 // error says that the sandbox itself could not do its work, or that the caller
 // has gone.
 //
+// Code may call tools outside the wall: [Request.Externals] answers it, and
+// [Functions] are Go functions as such.
+//
 // Backends (package srt, package workload) implement [Sandbox] and [Session];
 // package sandboxtest holds the suite that each of them must pass.
 package sandbox

@@ -39,7 +39,7 @@ func commandWall(t testing.TB, workspace string, further ...string) Policy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &Local{cfg: Config{Limits: limits}, programs: found}
+	l := &Local{cfg: Config{Limits: limits}, programs: found, wall: &native{}}
 	return l.commandPolicy(workspace, l.wall.places(workspace))
 }
 

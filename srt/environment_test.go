@@ -129,7 +129,7 @@ func TestMakeEnvironment(t *testing.T) {
 				})
 			}
 			both.Wait()
-			if t.Failed() || made[0] != made[1] || said.count("made ") != 1 || said.count("another server") != 1 {
+			if t.Failed() || made[0] != made[1] || said.count("made ") != 1 || said.count("another server") > 1 {
 				t.Fatalf("%q\n%s", made, strings.Join(said.lines, "\n"))
 			}
 			i, err := safeInterpreter(t.Context(), Config{Python: made[0]})

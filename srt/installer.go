@@ -46,8 +46,8 @@ func (m *making) install(ctx context.Context) (tool string, err error) {
 		return "", &LayerError{Layer: layerPackages, Err: fmt.Errorf("%s has no pip", m.base.base),
 			Remedy: "apt install python3-venv, or install uv"}
 	}
-	if err := m.run(ctx, []string{m.base.base, "-I", "-S", "-m", "venv", "--without-pip", m.dir}); err != nil {
-		return "", fmt.Errorf("make a virtual environment: %w", err)
+	if err := m.run(ctx, "venv", []string{m.base.base, "-I", "-S", "-m", "venv", "--without-pip", m.dir}); err != nil {
+		return "", err
 	}
 	files, err := m.files()
 	if err != nil {
@@ -64,7 +64,7 @@ func (m *making) install(ctx context.Context) (tool string, err error) {
 	if !m.DangerouslyBuild {
 		argv = append(argv, "--only-binary", ":all:")
 	}
-	if err := m.run(ctx, append(argv, files...)); err != nil {
+	if err := m.run(ctx, tool, append(argv, files...)); err != nil {
 		if !m.DangerouslyBuild && aboutSource(err.Error()) {
 			err = &LayerError{Layer: layerPackages, Err: err, Remedy: "a package that is there only as source is not installed, " +
 				"since that would run its code outside the wall, as the server's user: name another version, or allow it by --dangerously-build-packages"}
@@ -74,7 +74,7 @@ func (m *making) install(ctx context.Context) (tool string, err error) {
 	// The interpreter can't do it later: it sees the environment read-only.
 	m.Progress("compiling")
 	compile := []string{m.base.base, "-I", "-S", "-m", "compileall", "-q", "-j", "0", filepath.Join(m.dir, "lib")}
-	if err := m.run(ctx, compile); ctx.Err() != nil {
+	if err := m.run(ctx, "compileall", compile); ctx.Err() != nil {
 		return "", err
 	} // what can't be compiled, a template for instance, is no fault
 	return tool, nil
@@ -138,7 +138,7 @@ func (m *making) environment() []string {
 }
 
 // run runs one step to its end. Its lines are progress, and the last ones the error.
-func (m *making) run(ctx context.Context, argv []string) error {
+func (m *making) run(ctx context.Context, what string, argv []string) error {
 	said := &told{tell: m.Progress}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env = m.work(), m.environment()
@@ -155,9 +155,9 @@ func (m *making) run(ctx context.Context, argv []string) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil && len(said.last) > 0:
-		return fmt.Errorf("%s: %w:\n%s", filepath.Base(argv[0]), err, strings.Join(said.last, "\n"))
+		return fmt.Errorf("%s: %w:\n%s", what, err, strings.Join(said.last, "\n"))
 	case err != nil:
-		return fmt.Errorf("%s: %w", filepath.Base(argv[0]), err)
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package srt
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -58,7 +57,7 @@ func (*landlockWall) name() string { return WallLandlock }
 
 // admits: there is no mount namespace, so all is seen where it lies.
 func (*landlockWall) admits(cfg Config, _ []string) error {
-	var faults []error
+	faults := []error{noNetwork(cfg, WallLandlock)}
 	for _, m := range cfg.Mounts {
 		if m.Guest != m.Host {
 			faults = append(faults, fmt.Errorf("mount: %s at %s: the wall landlock shows a directory nowhere but where it lies: --mount %s:%s",
@@ -87,6 +86,8 @@ func (*landlockWall) pipe(_ places, _ string, serverReads bool) (server, guest *
 
 // concedes: an ordinary user can't empty its bounding set. With no_new_privs it is of no use.
 func (*landlockWall) concedes() []string { return []string{"CapBnd"} }
+
+func (*landlockWall) lesser(Config) []string { return landlockWeaknesses }
 
 func (*landlockWall) describe(p Policy) string { return describeLandlock(p) }
 
@@ -200,10 +201,3 @@ func (d cageDir) make(files map[string][]byte) error {
 }
 
 func (d cageDir) clear() error { return removeAll(string(d)) }
-
-// String shows what is told to a guardian, without the program of the filter.
-func (c guardConfig) String() string {
-	c.Filter = nil
-	text, _ := json.Marshal(c) // plain values: can't fail
-	return string(text)
-}

@@ -30,4 +30,6 @@ func (*native) pipe(_ places, _ string, serverReads bool) (server, guest *os.Fil
 
 func (*native) concedes() []string { return []string{} }
 
+func (*native) lesser(Config) []string { return nil }
+
 func (n *native) describe(p Policy) string { return p.String() + "\nlimits held: " + n.limits() }

@@ -3,6 +3,7 @@ package srt
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -10,8 +11,9 @@ import (
 )
 
 // proxyPort is where the proxy listens on the guest's loopback, where there is one. It is a
-// fixed one: what is in a network of its own is in nobody's way.
-const proxyPort = 3128
+// fixed one: what is in a network of its own is in nobody's way. Behind the wall srt 3128 and
+// 1080 are taken, by that one's own proxy.
+const proxyPort = 3129
 
 // bundles are where systems keep the certificates of authorities in one file.
 var bundles = []string{
@@ -61,9 +63,20 @@ func (p Policy) networkHint() string {
 
 // packageHint tells how a package comes here.
 func (p Policy) packageHint() string {
-	hint := "Code can't install any; the operator of this server can, into the environment of the Python that --python names."
-	if !p.Network.Empty() {
-		hint = "The operator of this server can install it, into the environment of the Python that --python names; code can only where pip reaches an index: pip install --target /tmp/packages NAME, and sys.path.append('/tmp/packages')."
+	if p.Network.Empty() {
+		return "Code can't install any; the operator of this server can, into the environment of the Python that --python names."
 	}
-	return hint
+	to := filepath.Join(p.tmp(), "packages")
+	return fmt.Sprintf("The operator of this server can install it, into the environment of the Python that --python names; code can only where pip reaches an index: pip install --target %s NAME, and sys.path.append('%s').", to, to)
+}
+
+// noNetwork is what a wall that reaches no hosts says where some are allowed, and by whom.
+func noNetwork(cfg Config, wall string) error {
+	switch {
+	case cfg.Network.Empty():
+		return nil
+	case len(cfg.Settings.allowed) > 0:
+		return keyFault("network.allowedDomains", "the wall %s can't honour it: it reaches no hosts, and %v are allowed", wall, cfg.Network)
+	}
+	return fmt.Errorf("network: the wall %s reaches no hosts, and %v are allowed (--allow-domain)", wall, cfg.Network)
 }

@@ -49,7 +49,7 @@ func TestNetwork(t *testing.T) {
 		s := opener(l)(t).(*session)
 
 		res := do(t, s, `import os; port = int(os.environ["HTTPS_PROXY"].rpartition(":")[2]); port`, sandbox.StatusOK, sandbox.StateNew)
-		if string(res.Output) != "3128" {
+		if string(res.Output) != "3129" {
 			t.Fatalf("the proxy is at %s", res.Output)
 		}
 		w.isReached(t, s)
@@ -59,7 +59,7 @@ func TestNetwork(t *testing.T) {
 
 		// The network is the wall's, whoever runs in it.
 		do(t, s, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)", sandbox.StatusCrash, sandbox.StateRestored)
-		do(t, s, `import urllib.request; assert port == 3128 and urllib.request.urlopen("http://good.test/").read() == b"allowed"`, sandbox.StatusOK, sandbox.StateKept)
+		do(t, s, `import urllib.request; assert port == 3129 and urllib.request.urlopen("http://good.test/").read() == b"allowed"`, sandbox.StatusOK, sandbox.StateKept)
 		c := s.live.cage
 		if n := c.proxy.Counts(); n.Connections < 200 || n.Refused < leastBypasses || n.In == 0 || n.Out == 0 {
 			t.Errorf("counted %+v", n)
@@ -73,6 +73,65 @@ func TestNetwork(t *testing.T) {
 			t.Error("the proxy has outlived the session")
 		}
 	})
+}
+
+// The wall srt has the same network, though srt lets nobody inside send a descriptor out.
+func TestSRTNetwork(t *testing.T) {
+	if acting() == "town" {
+		if err := buildTown(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !inTown() {
+		t.Parallel() // it waits
+		goToTown(t)
+		return
+	}
+	asUser(t, func(t *testing.T) {
+		w := &town{}
+		w.open(t)
+		w.provesItself(t)
+		cfg := w.config(t)
+		cfg.Warm = 0
+		l := srtLocal(t, cfg)
+		if text := l.String(); !strings.Contains(text, "network: loopback alone; through the server's proxy there: good.test, ") {
+			t.Errorf("%s", text)
+		}
+		s := opener(l)(t).(*session)
+		do(t, s, `import os; assert os.environ["HTTPS_PROXY"] == "http://127.0.0.1:3129"`, sandbox.StatusOK, sandbox.StateNew)
+		w.isReached(t, s)
+		w.holds(t, s)
+		proxyIsTheServers(t, s)
+		passesNoBridge(t, s)
+		c := s.live.cage
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		select {
+		case <-c.ended:
+		default:
+			t.Error("the proxy has outlived the session")
+		}
+	})
+}
+
+// passesNoBridge tries the proxy of srt's own, which listens inside too.
+func passesNoBridge(t *testing.T, s sandbox.Session) {
+	t.Helper()
+	do(t, s, `
+import socket
+said = {}
+for address in ("127.0.0.1", 3128), ("::1", 3128), ("127.0.0.1", 1080):
+    for ask in b"CONNECT good.test:80 HTTP/1.1\r\nHost: good.test:80\r\n\r\n", b"GET http://good.test/ HTTP/1.1\r\nHost: good.test\r\n\r\n", b"\x05\x01\x00":
+        try:
+            with socket.create_connection(address, 20) as c:
+                c.sendall(ask)
+                said[address, ask] = c.recv(1000)
+        except OSError as e:
+            said[address, ask] = repr(e).encode()
+for key, answer in said.items():
+    assert b" 200 " not in answer[:20] and b"allowed" not in answer and answer != b"\x05\x00", (key, answer)
+said`, sandbox.StatusOK, sandbox.StateKept)
 }
 
 // config is a sandbox that reaches the town's host, under rules that lead elsewhere too.
@@ -149,7 +208,7 @@ import ssl, subprocess, sys, urllib.request
 unchecked = ssl._create_unverified_context()
 for url in "http://good.test/", "https://good.test/", "https://x.wild.test:8443/":
     assert urllib.request.urlopen(url, context=unchecked).read() == b"allowed", url
-    for more in [], ["-x", "socks5h://127.0.0.1:3128"]:
+    for more in [], ["-x", "socks5h://127.0.0.1:3129"]:
         ran = subprocess.run(["curl", "-sSk", *more, url], capture_output=True, text=True)
         assert ran.stdout == "allowed", (url, more, ran)
     if importlib.util.find_spec("requests"):
@@ -164,9 +223,9 @@ else:
 `, sandbox.StatusOK, sandbox.StateKept)
 	res, err := s.Run(t.Context(), sandbox.Request{Timeout: 2 * patience, Code: `
 ran = subprocess.run([sys.executable, "-m", "pip", "--no-input", "--disable-pip-version-check", "--no-cache-dir", "install", "--index-url", "http://good.test/simple",
-    "--trusted-host", "good.test", "--target", "/tmp/packages", "demo"], capture_output=True, text=True)
+    "--trusted-host", "good.test", "--target", os.path.expanduser("~/packages"), "demo"], capture_output=True, text=True)
 assert ran.returncode == 0, ran
-sys.path.append("/tmp/packages")
+sys.path.append(os.path.expanduser("~/packages"))
 import demo
 demo.answer`})
 	if err != nil || string(res.Output) != "42" {
@@ -212,12 +271,12 @@ for family, address in (socket.AF_INET, "127.0.0.1"), (socket.AF_INET, "0.0.0.0"
         with socket.socket(family) as s:
             s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            s.bind((address, 3128))
+            s.bind((address, 3129))
             s.listen()
         assert False, address
     except OSError as e:
         assert e.errno in (98, 97, 99), (address, e)  # in use; or no IPv6
-listening = [l.split()[9] for l in open("/proc/net/tcp") if " 0100007F:0C38 " in l and " 0A " in l]
+listening = [l.split()[9] for l in open("/proc/net/tcp") if " 0100007F:0C39 " in l and " 0A " in l]
 assert len(listening) == 1, listening
 held = []
 for fd in glob.glob("/proc/[0-9]*/fd/*"):
@@ -235,7 +294,7 @@ func takesMany(t *testing.T, s sandbox.Session) {
 	res, err := s.Run(t.Context(), sandbox.Request{Timeout: 2 * patience, Code: `
 import asyncio
 async def opened():
-    r, w = await asyncio.open_connection("127.0.0.1", 3128)
+    r, w = await asyncio.open_connection("127.0.0.1", 3129)
     w.write(b"CONNECT pinned.test:2525 HTTP/1.1\r\n\r\n")
     assert b" 200 " in await r.readuntil(b"\r\n\r\n")
     return r, w

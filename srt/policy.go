@@ -41,6 +41,7 @@ type Policy struct {
 	// Network is what the server's proxy, which listens inside, connects the guest to. No rules:
 	// there is none, and nothing listens. The guest's interfaces are loopback alone, always.
 	Network egress.Rules
+
 	// Tmp, where it is not "", is a directory that takes the place of the private /tmp: behind a
 	// wall that makes no root of its own it is one of the host's, which the wall makes for the
 	// guest and takes away with it. The limits of /tmp are then the watchdog's to hold.

@@ -112,9 +112,12 @@ func (l *Local) bounds(s *session, t testimony) []Fact {
 		v, ok := t.Limits[name]
 		return ok && v >= 0 && v <= most && v < math.MaxInt64 // -1 is none
 	}
-	if within("NPROC", int64(lim.Tasks)) && within("NOFILE", int64(lim.OpenFiles)) && within("DATA", lim.Memory) && within("FSIZE", lim.Disk) {
-		facts = append(facts, Fact{factRlimits, FactActive, fmt.Sprintf("%d tasks, %d open files, files of %s, data of %s for each process",
-			t.Limits["NPROC"], t.Limits["NOFILE"], size(t.Limits["FSIZE"]), size(t.Limits["DATA"])), ""})
+	if within("NOFILE", int64(lim.OpenFiles)) && within("DATA", lim.Memory) && within("FSIZE", lim.Disk) {
+		detail := fmt.Sprintf("%d open files, files of %s, data of %s for each process", t.Limits["NOFILE"], size(t.Limits["FSIZE"]), size(t.Limits["DATA"]))
+		if within("NPROC", int64(lim.Tasks)) { // not where all of the user's count together
+			detail = fmt.Sprintf("%d tasks, %s", t.Limits["NPROC"], detail)
+		}
+		facts = append(facts, Fact{factRlimits, FactActive, detail, ""})
 	}
 	s.mu.Lock()
 	live := s.live

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"mcp-sandbox/srt/egress"
 )
 
 // Settings are those of a file for Anthropic's Sandbox Runtime, as [ParseSettings] read it.
@@ -103,8 +105,10 @@ func (c *Config) applySettings() error {
 		return nil
 	}
 	var faults []error
-	if len(s.allowed) > 0 {
-		faults = append(faults, keyFault("network.allowedDomains", "this server gives no network"))
+	if rules, err := s.Network(c.Network); err != nil {
+		faults = append(faults, err)
+	} else {
+		c.Network = rules
 	}
 	for _, name := range s.denyEnv {
 		if slices.ContainsFunc(c.Env, func(e string) bool { return strings.HasPrefix(e, name+"=") }) {
@@ -123,6 +127,27 @@ func (c *Config) applySettings() error {
 	faults = append(faults, c.giveWriting(workspace, writable), c.giveReading(workspace, readable))
 	c.Settings.asks = append(slices.Clone(s.asks), c.partlyDenied(workspace)...)
 	return errors.Join(faults...)
+}
+
+// Network are the rules of the settings. What flags allow besides must be allowed by the
+// settings, too; what either denies is denied. Applied to its own outcome it changes nothing.
+func (s Settings) Network(flags egress.Rules) (egress.Rules, error) {
+	if !s.given {
+		return flags, nil
+	}
+	if slices.Contains(s.denied, "*") {
+		return egress.Rules{}, nil
+	}
+	rules, err := egress.ParseRules(s.allowed, s.denied)
+	if err != nil {
+		return rules, keyFault("network.allowedDomains, network.deniedDomains", "%w", err)
+	}
+	for _, host := range flags.Allowed() {
+		if !slices.Contains(rules.Allowed(), host) {
+			return rules, keyFault("network.allowedDomains", "%s, which --allow-domain names, is not in it", host)
+		}
+	}
+	return egress.ParseRules(s.allowed, append(slices.Clone(s.denied), flags.Denied()...))
 }
 
 func keyFault(key, format string, a ...any) error {
@@ -222,7 +247,7 @@ func (c *Config) partlyDenied(workspace string) (asks []ask) {
 		for _, place := range c.writableNow(workspace) {
 			if within(at, place) || p.isPattern() && within(place, at) {
 				why := fmt.Sprintf("%s is about a part of %s, which code can write as a whole or not at all", p.text, place)
-				asks = append(asks, ask{p.key, why, []string{WallSRT}})
+				asks = append(asks, ask{key: p.key, why: why})
 			}
 		}
 	}
@@ -265,9 +290,6 @@ func (c Config) unhonoured(wall string, shown []string) error {
 		if !slices.Contains(a.walls, wall) {
 			fault(a.key, a.why)
 		}
-	}
-	if wall == WallSRT { // which takes the list as it is
-		return errors.Join(errs...)
 	}
 	if c.Workspace != "" {
 		shown = append(slices.Clone(shown), c.Workspace)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"mcp-sandbox/sandbox"
+	"mcp-sandbox/srt/egress"
 )
 
 // settingsText is a file with these entries besides those that must be there.
@@ -59,7 +60,7 @@ func TestSettingsAsk(t *testing.T) {
 	for text, walls := range map[string][]string{
 		settingsText(`, "allowLocalBinding": true`, "", ""):                                {WallNative, WallSRT},
 		settingsText(`, "allowLocalBinding": false, "strictAllowlist": true`, "", ""):      {WallNative, WallSRT, WallLandlock},
-		settingsText(`, "requireHostMatch": true`, "", ""):                                 {WallNative, WallLandlock},
+		settingsText(`, "requireHostMatch": true`, "", ""):                                 {WallNative, WallSRT, WallLandlock},
 		settingsText(`, "allowUnixSockets": [], "allowMachLookup": []`, "", ""):            {WallNative, WallSRT, WallLandlock},
 		settingsText(`, "allowUnixSockets": ["/run/docker.sock"]`, "", ""):                 {},
 		settingsText(`, "allowAllUnixSockets": true`, "", ""):                              {},
@@ -69,7 +70,7 @@ func TestSettingsAsk(t *testing.T) {
 		settingsText(`, "deniedResolvedAddresses": ["8.0.0.0/8"]`, "", ""):                 {},
 		settingsText("", `, "disabled": true`, ""):                                         {},
 		settingsText("", `, "disabled": false, "allowGitConfig": true`, ""):                {WallNative, WallSRT, WallLandlock},
-		settingsText("", `, "allowGitConfig": false`, ""):                                  {WallSRT},
+		settingsText("", `, "allowGitConfig": false`, ""):                                  {},
 		settingsText("", "", `, "enableWeakerNestedSandbox": true`):                        {},
 		settingsText("", "", `, "ignoreViolations": {"*": ["/x"]}`):                        {},
 		settingsText("", "", `, "windows": {"backend": "mxc"}, "git": {}`):                 {},
@@ -175,6 +176,42 @@ func TestSettingsOfFiles(t *testing.T) {
 		}
 		if err != nil || cfg.WorkspaceReadOnly != tt.readOnly || !slices.Equal(mounts, tt.mounts) {
 			t.Errorf("%s: read-only %v, mounts %v, %v", tt.name, cfg.WorkspaceReadOnly, mounts, err)
+		}
+	}
+}
+
+// The domains become rules; a flag gives nothing that they don't.
+func TestSettingsNetwork(t *testing.T) {
+	for _, tt := range []struct{ allowed, denied, flags, want string }{
+		{`"x.org"`, ``, "", "x.org"},
+		{`"x.org", "*.y.org:8443"`, `"a.y.org"`, "x.org", "x.org, *.y.org:8443, but not a.y.org"},
+		{``, ``, "", "none"},
+		{`"x.org"`, `"*"`, "", "none"},
+		{`"x.org"`, ``, "z.org", "error: z.org, which --allow-domain names"},
+		{``, ``, "z.org", "error: z.org, which --allow-domain names"},
+		{`"x.org"`, `"*:22"`, "", `error: "*:22"`},
+		{`"https://x.org"`, ``, "", `error: "https://x.org"`},
+	} {
+		s, err := ParseSettings(fmt.Appendf(nil, `{"network": {"allowedDomains": [%s], "deniedDomains": [%s]}, "filesystem": {"denyRead": [], "allowWrite": [], "denyWrite": []}}`, tt.allowed, tt.denied), "/h", "/d")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var flags egress.Rules
+		if tt.flags != "" {
+			if flags, err = egress.ParseRules([]string{tt.flags}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rules, err := s.Network(flags)
+		if want, ok := strings.CutPrefix(tt.want, "error: "); ok {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%+v: %v, %v", tt, rules, err)
+			}
+			continue
+		}
+		again, e := s.Network(rules)
+		if err != nil || e != nil || rules.String() != tt.want || again.String() != tt.want {
+			t.Errorf("%+v: %v, then %v; %v, %v", tt, rules, again, err, e)
 		}
 	}
 }

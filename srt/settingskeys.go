@@ -44,10 +44,8 @@ var networkKeys = map[string]settingsKey{
 		r.strict(key, raw, &b, "true or false")
 	},
 	"requireHostMatch": func(r *settingsReader, key string, raw json.RawMessage) {
-		var b bool // the proxy of the native wall always does
-		if r.strict(key, raw, &b, "true or false") && b {
-			r.asks(key, "the runtime is not told of it", WallNative, WallLandlock)
-		}
+		var b bool // the server's proxy always does
+		r.strict(key, raw, &b, "true or false")
 	},
 	"allowLocalBinding": func(r *settingsReader, key string, raw json.RawMessage) {
 		var b bool
@@ -83,7 +81,7 @@ var filesystemKeys = map[string]settingsKey{
 	"allowGitConfig": func(r *settingsReader, key string, raw json.RawMessage) {
 		var b bool
 		if r.strict(key, raw, &b, "true or false") && !b {
-			r.asks(key, "what can be written can be written as a whole, .git/config too", WallSRT)
+			r.asks(key, "what can be written can be written as a whole, .git/config too")
 		}
 	},
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"time"
 
@@ -94,6 +95,10 @@ func New(ctx context.Context, cfg Config) (_ *Local, err error) {
 	}()
 	if l.python, err = safeInterpreter(ctx, cfg); err != nil {
 		return nil, &sandbox.Error{Status: sandbox.StatusInfra, Layer: "python", Err: err}
+	}
+	if cfg.Commands != nil && runtime.GOOS != "linux" {
+		cfg.Log.Warn("commands are not offered: they need Linux")
+		cfg.Commands, l.cfg.Commands = nil, nil
 	}
 	if cfg.Commands != nil {
 		if l.programs, err = findPrograms(cfg.Commands); err != nil {

@@ -106,13 +106,31 @@ func (w *srtWall) limitsMemory() bool { return w.cgroups != nil }
 // give anything.
 func (*srtWall) concedes() []string { return []string{"CapBnd"} }
 
+func (*srtWall) lesser(cfg Config) []string {
+	less := []string{
+		"there are no Unix sockets, and so no multiprocessing.Manager",
+		"the limits of /dev/shm and of the temporary directory are watched, and not held by the kernel",
+	}
+	if cfg.Commands != nil {
+		less = append(less, "commands: the allowlist and the read-only workspace hold; there is no root of their programs alone, and no noexec")
+	}
+	if runtime.GOOS != "linux" {
+		less = append(less, "processes that leave their process group may outlive their session")
+	}
+	return less
+}
+
 func (*srtWall) hostIDs() (uid, gid int) { return os.Geteuid(), os.Getegid() }
 
 func (w *srtWall) close() error { return removeAll(w.dir) }
 
 // admits: what is seen is seen at its place on the host, and at no other.
 func (*srtWall) admits(cfg Config, prefixes []string) error {
-	return errors.Join(hostPlaced(cfg, WallSRT), noPatterns(cfg, prefixes))
+	errs := []error{hostPlaced(cfg, WallSRT), noPatterns(cfg, prefixes)}
+	if runtime.GOOS != "linux" { // where there is no network of the guest's in which the proxy could listen
+		errs = append(errs, noNetwork(cfg, WallSRT))
+	}
+	return errors.Join(errs...)
 }
 
 // hostPlaced returns all mounts that a wall which shows the host's own paths can't give.
@@ -231,12 +249,13 @@ func (w *srtWall) describe(p Policy) string {
 	}
 	line("read-only: %s", strings.Join(append([]string{"/usr", "a few files of /etc"}, p.ReadOnly...), ", "))
 	line("private: a directory for temporary files (%s, %d files), the host's to hold", size(p.Disk), p.Inodes)
-	line("network: loopback alone, with srt's proxy, which lets nothing out; no Unix sockets")
+	if p.Network.Empty() {
+		line("network: loopback alone, with srt's proxy, which lets nothing out; no Unix sockets")
+	} else {
+		line("network: loopback alone; through the server's proxy there: %v; no Unix sockets", p.Network)
+	}
 	line("limits: memory %s, %d tasks, %d open files, files of %s", size(p.Memory), p.Tasks, p.OpenFiles, size(p.FileSize))
 	line("limits held: %s", w.held)
 	line("identity: the server's own user without capabilities, who can gain none")
-	if runtime.GOOS != "linux" {
-		line("not held here: what leaves its process group may outlive the session")
-	}
 	return strings.Join(lines, "\n")
 }

@@ -35,20 +35,6 @@ func canConfine() error {
 // namespaceRemedy is what helps where bubblewrap gets no namespaces.
 func namespaceRemedy() string { return usernsRemedy(os.ReadFile) }
 
-// opensForReading reports which end of a pipe f is.
-func opensForReading(f *os.File) (bool, error) {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return false, err
-	}
-	var flags int
-	var failed error
-	if err := raw.Control(func(fd uintptr) { flags, failed = unix.FcntlInt(fd, unix.F_GETFL, 0) }); err != nil {
-		return false, err
-	}
-	return flags&unix.O_ACCMODE == unix.O_RDONLY, failed
-}
-
 // findInside finds the process that has a number in a namespace below keeper, and runs exe
 // as the child inside: nothing of the guest's runs yet, so that nobody can pretend.
 func findInside(keeper, number int, exe string) (kin, error) {
@@ -114,6 +100,35 @@ func (e *srtEnds) take(k kin) error {
 	defer e.mu.Unlock()
 	e.init = handle
 	return nil
+}
+
+// openProxy takes a copy of the listening socket that the child inside holds, and serves the
+// network on it. There is no other way for a descriptor: srt lets nobody inside make the Unix
+// socket over which one is sent. The server may, since the namespaces are its own user's.
+func (s *srtStart) openProxy(c *cage, e *srtEnds, number, socket int) error {
+	child, err := unix.PidfdOpen(c.kin.first, 0)
+	if err != nil {
+		return fmt.Errorf("pidfd: %w", err)
+	}
+	defer unix.Close(child)
+	// Now that it can't be another one's any more:
+	if again, err := findInside(e.keeper, number, s.wall.exe); err != nil || again.first != c.kin.first {
+		return errors.Join(fmt.Errorf("process %d is not the child inside any more", c.kin.first), err)
+	}
+	fd, err := unix.PidfdGetfd(child, socket, 0)
+	if err != nil {
+		return fmt.Errorf("take the proxy's socket out of the wall: pidfd_getfd: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "the proxy's socket")
+	if at, err := unix.Getsockname(fd); err != nil || !isProxyAddress(at) {
+		return errors.Join(fmt.Errorf("descriptor %d of the child inside is not the proxy's socket", socket), err, f.Close())
+	}
+	return c.serveProxy(f, s.config.Policy.Network, s.command.Proxy)
+}
+
+func isProxyAddress(a unix.Sockaddr) bool {
+	at, ok := a.(*unix.SockaddrInet4)
+	return ok && at.Port == proxyAddress.Port && at.Addr == proxyAddress.Addr
 }
 
 func parentOf(pid int) (int, error) {

@@ -24,13 +24,14 @@ func asUser(t *testing.T, test func(*testing.T)) {
 		t.Run("user", test)
 		return
 	}
+	t.Parallel() // this process only waits
 	name, _, _ := strings.Cut(t.Name(), "/")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", "-test.run=^"+name+"$/^user$", "-test.v", "-test.count=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}}
 	cmd.Env = []string{"PATH=/usr/bin:/bin"}
-	for _, name := range []string{"MCP_SANDBOX_REQUIRE", testBin, testSRT, testNode} {
+	for _, name := range []string{"MCP_SANDBOX_REQUIRE", testBin, testSRT, testNode, clientPython} {
 		cmd.Env = append(cmd.Env, name+"="+os.Getenv(name))
 	}
 	out, err := cmd.CombinedOutput()

@@ -28,8 +28,10 @@ func runInside(become func(c insideConfig, report int) error) int {
 		fmt.Fprintln(os.Stderr, "mcp-sandbox: the report:", err)
 		return 1
 	}
-	_, err = unix.Write(report, binary.BigEndian.AppendUint32(nil, uint32(os.Getpid())))
-	if err == nil {
+	socket, unopened := config.listen()
+	hello := binary.BigEndian.AppendUint32(nil, uint32(os.Getpid()))
+	_, err = unix.Write(report, binary.BigEndian.AppendUint32(hello, uint32(socket)))
+	if err = errors.Join(err, unopened); err == nil {
 		err = become(config, report)
 	}
 	var layer *LayerError
@@ -41,6 +43,21 @@ func runInside(become func(c insideConfig, report int) error) int {
 	out, _ := json.Marshal(r) // strings and a number: can't fail
 	unix.Write(report, out)   // nobody is left to tell if this fails
 	return 1
+}
+
+// listen opens the socket of the server's proxy, if it is to have one; 0 = there is none. The
+// exec closes it.
+func (c insideConfig) listen() (fd int, err error) {
+	if !c.Proxy {
+		return 0, nil
+	}
+	if fd, err = proxySocket(); err == nil {
+		fd, err = moveHigh(fd)
+	}
+	if err != nil {
+		return 0, failed(layerNetwork, err)
+	}
+	return fd, nil
 }
 
 // open returns what the guest's program gets, from descriptor 0 on, all at high numbers.
@@ -101,21 +118,12 @@ func openHigh(path string, flag int) (int, error) {
 	if err != nil {
 		return -1, &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	defer unix.Close(fd)
-	return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, highFD)
+	return moveHigh(fd)
 }
 
-// readJSON reads a length and as many bytes of JSON, and nothing beyond.
-func readJSON(fd int, into any) error {
-	var size [4]byte
-	if err := readFull(fd, size[:]); err != nil {
-		return err
-	}
-	text := make([]byte, binary.BigEndian.Uint32(size[:]))
-	if err := readFull(fd, text); err != nil {
-		return err
-	}
-	return json.Unmarshal(text, into)
+func moveHigh(fd int) (int, error) {
+	defer unix.Close(fd)
+	return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, highFD)
 }
 
 // arrange gives descriptors their numbers, from 0 on.

@@ -36,8 +36,8 @@ func keepChild(args []string) int {
 		return 1
 	}
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = apartFromUs() // by this thread, which stays
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stderr, os.Stderr // both lead to one log
+	cmd.SysProcAttr = apartFromUs()                                    // by this thread, which stays
 	if err := cmd.Start(); err != nil {
 		fmt.Fprintln(os.Stderr, "mcp-sandbox: keep:", err)
 		return 1

@@ -53,7 +53,7 @@ func TestSRTKeeper(t *testing.T) {
 	cmd := exec.Command(exe, "be-child", verbKeep, "/bin/sh", "-c", script)
 	cmd.ExtraFiles = []*os.File{lifeR}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	out, err := cmd.StdoutPipe()
+	out, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,21 @@ func TestSRTKilled(t *testing.T) {
 	asUser(t, func(t *testing.T) {
 		l := srtLocal(t, Config{Limits: small})
 		s := opener(l)(t).(*session)
-		do(t, s, "x = 41", sandbox.StatusOK, sandbox.StateNew)
+		// What needs a Unix socket can't be had, and the like that needs none can.
+		const processes = `import multiprocessing, socket
+def double(n): return 2 * n
+def unix():
+    try: socket.socket(socket.AF_UNIX)
+    except PermissionError: return "refused"
+def manager():
+    try: multiprocessing.Manager()
+    except EOFError: return "refused"
+with multiprocessing.Pool(2) as pool: doubled = pool.map(double, [1, 2])
+x = 41
+[doubled, unix(), manager(), bool(socket.socketpair())]`
+		if got := string(do(t, s, processes, sandbox.StatusOK, sandbox.StateNew).Output); got != `[[2,4],"refused","refused",true]` {
+			t.Errorf("processes and Unix sockets: %s", got)
+		}
 		for name, victim := range map[string]func(c *cage) int{
 			"the supervisor": func(c *cage) int { return c.Pid() },
 			"PID 1 inside": func(c *cage) int {

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // The verbs of be-child for this wall.
@@ -40,6 +42,7 @@ type insideConfig struct {
 	Extra     []string  // named pipes for descriptors 3, 4, …; those that it reads end in readEnd
 	Reads     []bool    // which of them it reads
 	OOMFD     bool
+	Proxy     bool // the server's proxy is to listen inside
 	Report    string
 	Kernel    string // the directory of the kernel's files
 }
@@ -81,6 +84,7 @@ func (w *srtWall) start(ctx context.Context, p Policy, c command) (_ *cage, err 
 	}
 	s := &srtStart{wall: w, dir: dir, group: group, command: c, config: insideConfig{
 		Policy: p, Path: c.Path, Dir: c.Dir, Args: c.Args, Env: c.Env, OOMFD: c.OOMFD,
+		Proxy:  !p.Network.Empty(),
 		Report: filepath.Join(dir, "pipes", cageReport), Kernel: filepath.Join(w.dir, "kernel"),
 	}}
 	if err := s.name(); err != nil {
@@ -250,12 +254,17 @@ func (s *srtStart) run(ctx context.Context) (_ *cage, err error) {
 	if err := s.send(config); err != nil {
 		return nil, fail(s.early(cage, err))
 	}
-	number, err := s.hello(report)
+	number, socket, err := s.hello(report)
 	if err != nil {
 		return nil, fail(s.early(cage, err))
 	}
 	if err := s.place(cage, e, number); err != nil {
 		return nil, fail(err)
+	}
+	if socket != 0 {
+		if err := s.openProxy(cage, e, number, socket); err != nil {
+			return nil, fail(failed(layerNetwork, err))
+		}
 	}
 	held.Close()
 	if _, err := config.Write([]byte{goAhead}); err != nil {
@@ -311,13 +320,14 @@ func (s *srtStart) send(w *os.File) error {
 	return err
 }
 
-// hello is the number of the child inside, as it knows it.
-func (s *srtStart) hello(report *os.File) (int, error) {
-	var b [4]byte
+// hello is the number of the child inside, as it knows it, and that of the descriptor on which
+// the proxy is to listen; 0 = it has none.
+func (s *srtStart) hello(report *os.File) (number, socket int, err error) {
+	var b [8]byte
 	if _, err := io.ReadFull(report, b[:]); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return int(binary.BigEndian.Uint32(b[:])), nil
+	return int(binary.BigEndian.Uint32(b[:])), int(binary.BigEndian.Uint32(b[4:])), nil
 }
 
 // place finds the child inside among the processes of this host, and puts it into its
@@ -370,4 +380,18 @@ func (s *srtStart) early(c *cage, cause error) error {
 		e.Remedy = namespaceRemedy()
 	}
 	return e
+}
+
+// opensForReading reports which end of a pipe f is.
+func opensForReading(f *os.File) (bool, error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return false, err
+	}
+	var flags int
+	var failed error
+	if err := raw.Control(func(fd uintptr) { flags, failed = unix.FcntlInt(fd, unix.F_GETFL, 0) }); err != nil {
+		return false, err
+	}
+	return flags&unix.O_ACCMODE == unix.O_RDONLY, failed
 }

@@ -43,7 +43,7 @@ func goToTown(t *testing.T) {
 	t.Helper()
 	required(t, os.Geteuid() == 0, "only root makes a network namespace without a user namespace")
 	cmd := actor(t, "town", &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET})
-	for _, name := range []string{testBin, "MCP_SANDBOX_REQUIRE", clientPython} {
+	for _, name := range []string{testBin, "MCP_SANDBOX_REQUIRE", clientPython, testSRT, testNode} {
 		cmd.Env = append(cmd.Env, name+"="+os.Getenv(name))
 	}
 	out, err := cmd.CombinedOutput()

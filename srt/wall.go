@@ -43,6 +43,9 @@ type wall interface {
 	// calls it; each is harmless for a reason that is written there.
 	concedes() []string
 
+	// lesser tells what this wall gives less of than the native one, for cfg, a sentence each.
+	lesser(cfg Config) []string
+
 	// limitsMemory reports whether the kernel bounds the memory of all processes of a
 	// session together; where it does not, the watchdog has to.
 	limitsMemory() bool
@@ -169,7 +172,11 @@ func (l *Local) raise(ctx context.Context) error {
 		switch {
 		case err == nil:
 			if name == WallLandlock {
-				l.cfg.Log.Warn("the wall landlock is weaker than the others", "weaknesses", strings.Join(landlockWeaknesses, "; "))
+				l.cfg.Log.Warn("the wall landlock is weaker than the others", "less", strings.Join(l.Lesser(), "; "))
+				return nil
+			}
+			for _, less := range l.Lesser() {
+				l.cfg.Log.Info("the wall gives less than the native one", "wall", name, "less", less)
 			}
 			for j, r := range refused {
 				l.cfg.Log.Warn("the wall can't be raised, and another one was", "wall", names[j], "instead", name, "err", r)
@@ -233,6 +240,13 @@ func (l *Local) try(ctx context.Context, name string) (err error) {
 type unadmitted struct{ error }
 
 func (u unadmitted) Unwrap() []error { return []error{u.error, errNotAdmitted} }
+
+// HostPaths reports whether code finds its workspace where the host has it.
+func (l *Local) HostPaths() bool { return l.wall.places("").Host }
+
+// Lesser tells, a sentence each, what the wall gives less of than the native one; nil for
+// that one.
+func (l *Local) Lesser() []string { return l.wall.lesser(l.cfg) }
 
 // stays reports whether the workspace of a session's own has to keep the path that it had
 // before the session had a name: a guest who is shown the host's paths knows it.

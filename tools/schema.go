@@ -41,6 +41,7 @@ func describe(cfg Config) ([]mcp.Tool, error) {
 		"${preloaded}", preloaded(cfg.Preloaded),
 		"${sessions}", cfg.describeSessions(),
 		"${own}", cfg.describeOwn(),
+		"${at}", cfg.at(),
 		"${workspace}", cfg.Workspace.describe(cfg.Mounts),
 		"${network}", cfg.describeNetwork(),
 		"${commands}", strings.Join(cfg.Commands, " "),
@@ -181,6 +182,14 @@ func (c Config) describeNetwork() string {
 		hosts += fmt.Sprintf(" and %d more", more)
 	}
 	return hosts + ", and no other hosts; through the proxy that HTTP_PROXY and HTTPS_PROXY name, as urllib, requests, curl and pip (install --target) do by themselves. No DNS, no direct connections"
+}
+
+// at is what the descriptions call the workspace.
+func (c Config) at() string {
+	if c.HostPaths {
+		return "the workspace"
+	}
+	return "/workspace"
 }
 
 // describeSessions tells a model how calls come to share their variables.

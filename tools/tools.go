@@ -30,6 +30,7 @@ type Config struct {
 	Packages   []string                             // importable besides the standard library, for the description
 	Preloaded  []string                             // of these and of the library, what is imported ahead, for the description
 	Workspace  Workspace                            // what /workspace is, for the description
+	HostPaths  bool                                 // code finds its workspace where the host has it, and not at /workspace: the description names no path
 	Handles    bool                                 // some clients have no connection that a call could belong to: the description asks for ids
 	Network    []string                             // hosts that local code may reach, for the description; nil = none
 	Mounts     []string                             // other directories, as the description is to name them
@@ -187,6 +188,7 @@ func (t *Tools) handle(ctx context.Context, name string, req mcp.CallToolRequest
 	t.cfg.Record(sandbox.Record{
 		Time: start, Took: time.Since(start), Principal: out.principal, Session: out.session,
 		Tool: name, Source: out.source, Status: res.Status, ExitCode: res.ExitCode,
+		Calls: res.Calls,
 	})
 	level := slog.LevelInfo
 	if res.Status == sandbox.StatusInfra {
@@ -350,7 +352,7 @@ func (t *Tools) resetSession(ctx context.Context, raw json.RawMessage) outcome {
 	case end:
 		out.res = sandbox.Result{Backend: out.res.Backend, Status: sandbox.StatusOK, State: sandbox.StateNone, Notes: []string{"the session is closed"}}
 	default:
-		out.res = sandbox.Result{Backend: out.res.Backend, Status: sandbox.StatusOK, State: sandbox.StateNew, Notes: []string{"all variables are forgotten; the files in /workspace stay"}}
+		out.res = sandbox.Result{Backend: out.res.Backend, Status: sandbox.StatusOK, State: sandbox.StateNew, Notes: []string{"all variables are forgotten; the files in " + t.cfg.at() + " stay"}}
 	}
 	return out
 }

@@ -53,15 +53,24 @@ func (p program) tryWall(ctx context.Context, cfg localConfig, name string) (wea
 	return weaknesses(l), l.close()
 }
 
-// weaknesses are the lines in which a wall says what it does not hold.
+// weaknesses are what a wall gives less of than the native one, a line each.
 func weaknesses(l *local) string {
 	s := ""
-	for line := range strings.Lines(l.String()) {
-		if strings.HasPrefix(line, "weakness: ") || strings.HasPrefix(line, "not held here: ") {
-			s += "\n" + strings.TrimSpace(line)
-		}
+	for _, less := range l.lesser {
+		s += "\nweakness: " + less
 	}
 	return s
+}
+
+// strengths are the other lines of what the wall says of itself.
+func strengths(l *local) string {
+	s := ""
+	for line := range strings.Lines(l.String()) {
+		if !strings.HasPrefix(line, "weakness: ") {
+			s += line
+		}
+	}
+	return strings.TrimSpace(s)
 }
 
 func wallFact(name string, err error) fact {

@@ -63,7 +63,7 @@ func (p program) exec(ctx context.Context, c cli) int {
 		return p.fail(exitFailed, errors.Join(err, l.close()))
 	}
 	who := hostCaller("exec")
-	kit := tools.Config{Sessions: sessions, Caller: who, Timeout: f.Timeout, MaxTimeout: f.MaxTimeout, Allow: local.allow, Log: log}
+	kit := tools.Config{Sessions: sessions, Caller: who, Timeout: f.Timeout, MaxTimeout: f.MaxTimeout, Allow: local.allow, Log: log, HostPaths: l.places}
 	f.offer(others, &kit)
 	answer, exit, err := f.call(ctx, kit, code)
 	if err == nil {

@@ -185,7 +185,7 @@ func (f *wallFlags) check() error {
 		}
 	}
 	if _, err := f.network(); err != nil {
-		errs = append(errs, fmt.Errorf("--allow-domain: %w", err))
+		errs = append(errs, errors.New("--allow-domain: "+strings.ReplaceAll(err.Error(), "\n", "\n--allow-domain: ")))
 	}
 	if errors.Join(errs...) == nil {
 		if _, err := f.limits().Resolve(); err != nil {
@@ -247,7 +247,17 @@ func directory(flag, path string) error {
 }
 
 // network is what code may reach.
-func (f wallFlags) network() (egress.Rules, error) { return egress.ParseRules(f.AllowDomain, nil) }
+func (f wallFlags) network() (egress.Rules, error) {
+	rules, err := egress.ParseRules(f.AllowDomain, nil)
+	if err != nil {
+		return rules, err
+	}
+	settings, err := f.settings()
+	if err != nil {
+		return egress.Rules{}, nil // told as the settings' own
+	}
+	return settings.Network(rules)
+}
 
 func (f wallFlags) limits() sandbox.Limits {
 	return sandbox.Limits{Memory: int64(f.Memory), Tasks: f.MaxTasks, Disk: int64(f.MaxDisk), Outputs: int64(f.MaxOutput)}

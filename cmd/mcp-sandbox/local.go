@@ -89,7 +89,8 @@ func openLocal(ctx context.Context, cfg localConfig) (*local, error) {
 		return nil, err
 	}
 	python := l.Python()
-	opened := &local{Sandbox: l, close: l.Close, contain: l.Contain, prove: l.Prove, wall: l.Wall(), ready: l.Ready, path: python.Path, python: python.Version, packages: python.Packages}
+	opened := &local{Sandbox: l, close: l.Close, contain: l.Contain, prove: l.Prove, ready: l.Ready, path: python.Path, python: python.Version, packages: python.Packages}
+	opened.wall, opened.lesser, opened.places = l.Wall(), l.Lesser(), l.HostPaths()
 	opened.tellCommands(l.Commands())
 	return opened, nil
 }

@@ -43,6 +43,8 @@ type local struct {
 	prove    func(context.Context) ([]srt.Fact, error)                  // what is in force; nil = nobody knows
 	wall     string                                                     // its name
 	ready    func() int                                                 // interpreters that wait for sessions to come
+	lesser   []string                                                   // what it gives less of than the native one
+	places   bool                                                       // code finds things where the host has them
 	path     string                                                     // of the interpreter
 	python   string                                                     // its version
 	packages []string                                                   // "name version"

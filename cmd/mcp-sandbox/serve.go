@@ -145,6 +145,7 @@ func (f serveFlags) tools(l *local, allow *allowlist.List, sessions *sandbox.Ses
 		Python: l.python, Packages: l.packages, Preloaded: f.Preload, Mounts: f.mounts(),
 		Version: buildVersion(), Log: log,
 	}
+	cfg.HostPaths = l.places
 	switch {
 	case f.apart():
 		cfg.Workspace = tools.Folder

@@ -53,6 +53,7 @@ func demo(hangs chan string) sandbox.Functions {
 		"demo": {
 			"echo": {
 				Description: "Gives back what it gets.\nAll of it.",
+				Output:      json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"},"more":{"type":"array","items":{"type":"object","properties":{"k":{"enum":["a"]}}}}},"required":["n"]}`),
 				Input:       json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer","description":"A number."},"state":{"enum":["open","closed"],"default":"open"},"tags":{"type":"array","items":{"type":"string"}}},"required":["n"],"additionalProperties":false}`),
 				Call: func(_ context.Context, arguments json.RawMessage) (any, error) {
 					return arguments, nil
@@ -141,7 +142,7 @@ func TestExternalsInPython(t *testing.T) {
 		{code: "externals.demo.fail(x=float('nan'))", errs: "argument 'x' can't be given as JSON"},
 		{code: "externals.demo.echo(1, tags=['x' * (5 << 20)])", errs: "arguments are 5242"},
 		{code: "import inspect\nstr(inspect.signature(externals.demo.echo)).replace('typing.', '').replace('List', 'list')",
-			output: `"(n: int, state: Literal['open', 'closed'] = 'open', tags: list[str] = None)"`},
+			output: `"(n: int, state: Literal['open', 'closed'] = 'open', tags: list[str] = None) -> dict"`},
 		{code: "import pydoc\ns = [pydoc.plain(pydoc.render_doc(x)) for x in (externals, externals.demo, externals.demo.echo)]\n" +
 			"['my_server' in s[0], \"state: 'open' | 'closed' = 'open'\" in s[1], 'All of it.' in s[2] and 'n: A number.' in s[2]]", output: "[true,true,true]"},
 		{code: "str(inspect.signature(externals.demo.odd)).replace('typing.', '')",
@@ -150,7 +151,7 @@ func TestExternalsInPython(t *testing.T) {
 		{code: "externals.demo.odd(loop=1, both=[1], s=1, **{'a-b': 'x'})", output: `"done"`, calls: "demo.odd"},
 		{code: "externals.demo.digits() % 10", output: "1", calls: "demo.digits"},
 		{code: "[repr(x) for x in externals.search('gives back')], dir(externals.my_server)",
-			output: `[["demo.echo(n: int, state: 'open' | 'closed' = 'open', tags: list[str] = None)  # Gives back what it gets."],["read_text"]]`},
+			output: `[["demo.echo(n: int, state: 'open' | 'closed' = 'open', tags: list[str] = None) -> {n: int, more?: list[{k?: 'a'}]}  # Gives back what it gets."],["read_text"]]`},
 		{code: "import asyncio\nr = await asyncio.gather(*[externals.aio.demo.echo(i) for i in range(20)])\n[x['n'] for x in r] == list(range(20))",
 			output: "true", calls: strings.TrimSpace(strings.Repeat("demo.echo ", 20))},
 		{code: "async def f():\n    return await externals.aio.demo.echo(7)\nimport threading\nr = []\nt = threading.Thread(target=lambda: r.append(asyncio.run(f())))\nt.start(); t.join()\nr",

@@ -144,24 +144,6 @@ func (r Rules) Allowed() []string { return texts(r.allow) }
 // Denied are the rules that deny, which win.
 func (r Rules) Denied() []string { return texts(r.deny) }
 
-// Domains renders the rules for a proxy that knows domains and no ports: allowedDomains and
-// deniedDomains of Anthropic's Sandbox Runtime. A rule for one port alone can't be said there,
-// and to say more would weaken it: it is an error.
-func (r Rules) Domains() (allowed, denied []string, err error) {
-	var faults []error
-	for _, rule := range r.allow {
-		if rule.port != 0 {
-			faults = append(faults, fmt.Errorf("%v: this wall allows a host on all ports or none", rule))
-		}
-		allowed = append(allowed, rule.String())
-	}
-	for _, rule := range r.deny { // to deny all ports of a host is stricter than one
-		rule.port = 0
-		denied = append(denied, rule.String())
-	}
-	return allowed, denied, errors.Join(faults...)
-}
-
 // Local are the names of this machine's loopback that the rules allow: for them, code inside
 // has to go through the proxy as well.
 func (r Rules) Local() []string {
@@ -245,7 +227,7 @@ func (r Rules) judgeAddress(t target, g grant, addr netip.Addr, own []netip.Addr
 	if g.local && addr.IsLoopback() {
 		return nil
 	}
-	if !public(addr) || slices.Contains(own, addr) {
+	if !public(addr) || slices.ContainsFunc(faces(addr), func(a netip.Addr) bool { return slices.Contains(own, a) }) {
 		return refuse("%v leads to an address that is not public: such a one is reached only where --allow-domain names the address itself.", t)
 	}
 	return nil

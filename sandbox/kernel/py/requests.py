@@ -1,6 +1,7 @@
 """What the server asks of the worker, checked."""
 
 text = load("text")
+values = load("values")
 
 
 def understand(worker, payload):
@@ -27,3 +28,20 @@ def understand(worker, payload):
     if not isinstance(request.get("externals"), (dict, type(None))):
         return request, "externals is not an object"
     return request, ""
+
+
+def desk(worker):
+    """What offers external tools to its code."""
+    if worker.externals is None:
+        worker.externals = load("tools").Desk(worker)
+    return worker.externals
+
+
+def offer_externals(worker, offer):
+    """Before code runs: what the server offers to it; None = there are none any longer."""
+    if offer is None and worker.externals is None:
+        return
+    try:
+        desk(worker).begin(offer)
+    except Exception as error:  # no descriptors, no memory: the first time it reads some files
+        worker.notes.append("external tools could not be offered (%s)" % values.name(type(error)))

@@ -8,6 +8,7 @@ import sys
 
 frames = load("frames")
 pickles = load("pickles")
+requests = load("requests")
 settings = load("settings")
 snapshot = load("snapshot")
 
@@ -109,7 +110,7 @@ class Restoring:
         notes += settings.apply(worker, table["settings"])
         builtins = worker.namespace["__builtins__"]
         try:
-            worker.desk().offer()  # a variable may hold it, or a tool: the next call says whether there are any
+            requests.desk(worker).offer()  # a variable may hold it, or a tool: the next call says whether there are any
         except Exception:
             pass  # no descriptors, no memory: such a variable says what it misses
         self.modules()

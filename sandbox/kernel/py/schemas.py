@@ -4,12 +4,11 @@ The server is the judge. What is checked here are the mistakes that are made mos
 they cost no call and are told by the name of the argument.
 """
 
-text = load("text")
-
 DEPTH = 20
 EFFORT = 100000  # schemas looked at in one check: one that refers to itself twice grows without bounds
 effort = [EFFORT]
-LINE = 300  # characters of a description in a list
+LINE = 160  # characters of a description in a list
+KEYS = 8  # of an object that are named
 NAMES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "array": "list", "object": "dict", "null": "None"}
 KEYWORDS = frozenset((
     "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del", "elif",
@@ -50,7 +49,8 @@ class Input:
         self.properties = {name: properties[name] for name in first + [name for name in properties if name not in self.required]}
         self.names = by_flat_name(self.properties)
         # Where the schema says more than a list of properties, others may be meant too.
-        self.closed = bool(properties) and self.schema.get("additionalProperties") in (None, False) and not any(
+        told = "properties" in self.schema or self.schema.get("additionalProperties") is False
+        self.closed = told and self.schema.get("additionalProperties") in (None, False) and not any(
             key in self.schema for key in ("patternProperties", "anyOf", "oneOf", "allOf", "$ref", "if")
         )
 
@@ -97,7 +97,7 @@ class Input:
             if name not in self.required:
                 part += " = " + (default(schema) or "None")
             parts.append(part)
-        if not self.closed and not self.properties:
+        if not self.closed:
             parts.append("**arguments")
         return ", ".join(parts)
 
@@ -111,7 +111,7 @@ def near(name, names):
 
 def default(schema):
     value = schema.get("default") if isinstance(schema, dict) else None
-    return text.bounded(repr(value), 60) if value is not None else ""
+    return short(repr(value), 60) if value is not None else ""
 
 
 # Types
@@ -136,18 +136,28 @@ def hint(schema, root, depth):
     if depth > 6:
         return "Any"
     if isinstance(schema.get("enum"), list):
-        return " | ".join(text.bounded(repr(value), 60) for value in schema["enum"][:20]) + (" | ..." if len(schema["enum"]) > 20 else "") or "Any"
+        return " | ".join(short(repr(value), 60) for value in schema["enum"][:20]) + (" | ..." if len(schema["enum"]) > 20 else "") or "Any"
     if "const" in schema:
-        return text.bounded(repr(schema["const"]), 60)
+        return short(repr(schema["const"]), 60)
     for key in ("anyOf", "oneOf"):
         if isinstance(schema.get(key), list) and schema[key]:
             return joined(hint(part, root, depth) for part in schema[key][:10])
     kinds = schema.get("type")
     kinds = [kinds] if isinstance(kinds, str) else kinds if isinstance(kinds, list) else []
+    names = dict(NAMES)
     if "array" in kinds and isinstance(schema.get("items"), dict):
-        item = hint(schema["items"], root, depth)
-        return joined("list[%s]" % item if kind == "array" else NAMES.get(kind, "Any") for kind in kinds)
-    return joined(NAMES.get(kind, "Any") for kind in kinds if isinstance(kind, str)) or "Any"
+        names["array"] = "list[%s]" % hint(schema["items"], root, depth)
+    if "object" in kinds and isinstance(schema.get("properties"), dict) and schema["properties"]:
+        names["object"] = shape(schema, root, depth)
+    return joined(names.get(kind, "Any") for kind in kinds if isinstance(kind, str)) or "Any"
+
+
+def shape(schema, root, depth):
+    """An object by its keys; those that may be missing have a ?."""
+    required = schema["required"] if isinstance(schema.get("required"), list) else []
+    keys = list(schema["properties"])
+    parts = ["%s%s: %s" % (short(key, 60), "" if key in required else "?", hint(schema["properties"][key], root, depth)) for key in keys[:KEYS]]
+    return "{%s}" % ", ".join(parts + ["..."] * (len(keys) > KEYS))
 
 
 def joined(names):
@@ -204,7 +214,7 @@ def fault(value, schema, root, depth):
     if isinstance(schema.get("enum"), list) and not any(same(value, other) for other in schema["enum"]):
         return "", ValueError, "must be one of %s, not %s" % (hint(schema, root, 0).replace(" | ", ", "), shown(value))
     if "const" in schema and not same(value, schema["const"]):
-        return "", ValueError, "must be %s, not %s" % (text.bounded(repr(schema["const"]), 60), shown(value))
+        return "", ValueError, "must be %s, not %s" % (short(repr(schema["const"]), 60), shown(value))
     if isinstance(value, list):
         return first_fault(value, schema.get("items"), root, depth)
     if isinstance(value, dict):
@@ -234,7 +244,7 @@ def fault_in_object(value, schema, root, depth):
             if found:
                 return "[%r]%s" % (name, found[0]), found[1], found[2]
         elif schema.get("additionalProperties") is False and "patternProperties" not in schema:
-            return "", TypeError, "has no '%s'%s" % (text.bounded(name, 100), near(name, properties))
+            return "", TypeError, "has no '%s'%s" % (short(name, 100), near(name, properties))
     return None
 
 
@@ -254,12 +264,16 @@ def same(one, other):
 
 
 def shown(value):
-    return text.bounded(repr(value), 60) + (" (%s)" % type(value).__name__ if value is not None else "")
+    return short(repr(value), 60) + (" (%s)" % type(value).__name__ if value is not None else "")
 
 
 def first_line(said):
     """A description in a line."""
     for line in str(said).strip().splitlines():
         if line.strip():
-            return text.bounded(line.strip(), LINE).replace("\n", " ")
+            return short(line.strip(), LINE)
     return ""
+
+
+def short(said, limit):
+    return said if len(said) <= limit else said[: limit - 3] + "..."

@@ -37,7 +37,7 @@ class Spec:
     def gives(self):
         if self.wrapped and isinstance(self.output.get("properties"), dict):
             return schemas.hint(self.output["properties"].get("result"), self.output, 0)
-        return "dict" if self.output else ""
+        return schemas.hint(self.output, self.output, 0) if self.output else ""
 
     def signature(self):
         gives = self.gives()

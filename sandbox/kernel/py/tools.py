@@ -8,7 +8,6 @@ import sys
 
 channels = load("externals")
 schemas = load("schemas")
-text = load("text")
 toolbox = load("toolbox")
 
 ToolError = channels.ToolError
@@ -60,7 +59,7 @@ class Externals:
         lines = [USAGE, "Servers:"]
         for name, server in self._toolbox.servers.items():
             note = server.get("note", "")
-            lines.append("    %s%s" % (schemas.flat(name), ": " + text.bounded(note, NOTE) if note else ""))
+            lines.append("    %s%s" % (schemas.flat(name), ": " + schemas.short(note, NOTE) if note else ""))
         return "\n".join(lines)
 
     def __getattr__(self, key):
@@ -201,6 +200,7 @@ class Tool:
             parameters.append(Parameter(
                 key, kind, default=Parameter.empty if name in found.required else least, annotation=schemas.annotation(schema, found.schema),
             ))
+        parameters.sort(key=lambda entry: entry.default is not entry.empty)
         if not found.closed:
             rest = "arguments"
             while rest in found.names:

@@ -255,8 +255,7 @@ class Worker:
             self.namespace["inputs"] = request["inputs"]
         modules["__main__"] = self.main
         self.home.ready(code)
-        if request.get("externals") is not None or self.externals is not None:
-            self.offer(request.get("externals"))
+        requests.offer_externals(self, request.get("externals"))
         state = self.interrupts
         state.count = 0
         state.install()
@@ -298,17 +297,6 @@ class Worker:
             setrecursionlimit(limit)
         self.reserve.fill()
         return fields
-
-    def offer(self, externals):
-        try:
-            self.desk().begin(externals)
-        except Exception as error:  # no descriptors, no memory: it takes some files the first time
-            self.notes.append("external tools could not be offered (%s)" % values.name(type(error)))
-
-    def desk(self):
-        if self.externals is None:
-            self.externals = load("tools").Desk(self)
-        return self.externals
 
     def execute(self, code):
         if self.was_interrupted():

@@ -49,7 +49,7 @@ class Malformed(unittest.TestCase):
         """Forged frames end the interpreter or are only frames; the supervisor's word can't be forged."""
         find = ("import os, fcntl\nfor fd in range(255, 10, -1):\n    try:\n        if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY"
                 " and os.readlink('/proc/self/fd/%d' % fd) not in [os.readlink('/proc/self/fd/1'), os.readlink('/proc/self/fd/2')]: break\n    except OSError: pass\n")
-        for data in (b"S\0\0\0\x02{}", b"X\0\0\0\0", b"W\xff\xff\xff\xff", b"\0" * 5, b"Traceback"):
+        for data in (b"S\0\0\0\x02{}", b"Q\0\0\0\0", b"x\0\0\0\0", b"W\xff\xff\xff\xff", b"\0" * 5, b"Traceback"):
             with self.subTest(data=data), Kernel() as kernel:
                 kernel.request(find + "os.write(fd, %r)\nimport time; time.sleep(60)" % data)
                 self.ends(kernel)

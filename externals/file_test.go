@@ -147,6 +147,9 @@ func TestRedactor(t *testing.T) {
 	if got := r.text("short"); got != "short" {
 		t.Errorf("what is everywhere became %q", got)
 	}
+	if got, ok := newRedactor([]string{"dé+/f/g", "secret"}).json([]byte(`{"a\"":["d\u00e9+\/f\/g \" x","\\","se\u0063ret","\u00e9"]}`)); !ok || string(got) != `{"a\"":["[redacted] \" x","\\","[redacted]","\u00e9"]}` {
+		t.Errorf("escaped otherwise: %s", got)
+	}
 	for _, leak := range []string{"dXNlcjpxdSJvdGVkXGtleQ==", "Onh4cXUib3RlZFxrZXl4eHg=", `https:\/\/a b&c=d\u00e9\/f`, `a b\u0026c=d\u00e9/f`} {
 		if got := r.text(leak); !strings.Contains(got, redacted) {
 			t.Errorf("%q became %q", leak, got)
@@ -165,8 +168,25 @@ func TestRedactor(t *testing.T) {
 			t.Errorf("%s became %s, %v", innocent, got, ok)
 		}
 	}
-	if got, ok := newRedactor([]string{"dé+/f/g", "secret"}).json([]byte(`{"a\"":["d\u00e9+\/f\/g \" x","\\","se\u0063ret","\u00e9"]}`)); !ok || string(got) != `{"a\"":["[redacted] \" x","\\","[redacted]","\u00e9"]}` {
-		t.Errorf("escaped otherwise: %s", got)
+}
+
+func TestSecretsOfOtherArguments(t *testing.T) {
+	t.Parallel()
+	servers, err := Parse([]byte(`{"mcpServers":{"a":{"command":"x","args":["--api-key","sk-first","--verbose","quiet-mode","--header","Authorization: Bearer sk-second",
+		"postgresql://user:sk%2Dthird@db/name","--token=sk-fourth","--token-file","/run/file","https://h/?auth=sk-fifth"],"env":{"DATABASE_URL":"mysql://u:sk-sixth@h/d"}}}}`), "/", lookup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRedactor(servers[0].secrets)
+	for _, secret := range []string{"sk-first", "Bearer sk-second", "sk%2Dthird", "sk-third", "sk-fourth", "sk-fifth", "sk-sixth"} {
+		if got := r.text(secret); got != redacted {
+			t.Errorf("%q became %q", secret, got)
+		}
+	}
+	for _, plain := range []string{"quiet-mode", "/run/file", "postgresql://user"} {
+		if got := r.text(plain); got != plain {
+			t.Errorf("%q became %q", plain, got)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package externals
 import (
 	"encoding/json"
 	"net/url"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"unicode"
@@ -80,7 +81,7 @@ func secretArgument(option, text string) []string {
 	if name, value, ok := strings.Cut(text, ":"); ok && headerName.MatchString(name) && secretName.MatchString(name) {
 		return []string{value}
 	}
-	if secretName.MatchString(option) && !strings.HasPrefix(text, "-") {
+	if secretName.MatchString(option) && !strings.HasPrefix(text, "-") && !filepath.IsAbs(text) { // a path leads to one
 		return []string{text}
 	}
 	return nil

@@ -2,6 +2,7 @@ package srt
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"sync"
@@ -132,16 +133,20 @@ func (c *cage) memory() (int64, error) {
 }
 
 // isFull reports whether there is no room to work in, although what went beyond the limit has
-// ended: what lies in /tmp, in shared memory or in System V segments is no process's.
+// ended: what lies in /tmp, in shared memory or in System V segments is no process's. The
+// kernel takes memory back some time after the end, so it is waited for while that goes on.
 func (c *cage) isFull() bool {
-	const looks = 25                // the kernel takes memory back some time after the end
 	room := min(c.limit/16, 16*mib) // for an interpreter that has hardly any variables
-	for range looks {
-		switch used, err := c.memory(); {
+	least := int64(math.MaxInt64)
+	for still := 0; still < 4; still++ {
+		used, err := c.memory()
+		switch {
 		case err != nil: // it has ended itself
 			return true
 		case used < c.limit+watchAllowance-room:
 			return false
+		case used < least-mib:
+			least, still = used, 0
 		}
 		time.Sleep(20 * time.Millisecond)
 	}

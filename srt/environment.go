@@ -108,6 +108,15 @@ func (e Environment) directory() (string, error) {
 	if info.Sys().(*syscall.Stat_t).Uid != uint32(os.Geteuid()) || info.Mode().Perm()&0o022 != 0 {
 		return "", fmt.Errorf("%s can be written by others than this user: name another by --cache-dir", dir)
 	}
+	for above := filepath.Dir(dir); above != filepath.Dir(above); above = filepath.Dir(above) {
+		info, err := os.Stat(above)
+		if err != nil {
+			return "", err
+		}
+		if info.Mode().Perm()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0 {
+			return "", fmt.Errorf("in %s others than this user can put another in the place of %s: name another by --cache-dir", above, dir)
+		}
+	}
 	return dir, nil
 }
 

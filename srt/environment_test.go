@@ -247,6 +247,12 @@ func TestMakeEnvironmentFails(t *testing.T) {
 	if _, err := MakeEnvironment(t.Context(), cfg, e); err == nil || !strings.Contains(err.Error(), "others") {
 		t.Errorf("in a directory that is everybody's: %v", err)
 	}
+	if err := errors.Join(os.Chmod(filepath.Join(e.Cache, "venvs"), 0o700), os.Chmod(e.Cache, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := MakeEnvironment(t.Context(), cfg, e); err == nil || !strings.Contains(err.Error(), "in the place of") {
+		t.Errorf("below a directory that is everybody's: %v", err)
+	}
 }
 
 func TestToldLines(t *testing.T) {

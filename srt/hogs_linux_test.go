@@ -71,7 +71,7 @@ with open('/tmp/f', 'wb', buffering=0) as f: fill(f.write)
 with open('/dev/shm/f', 'wb', buffering=0) as f: fill(f.write)
 `},
 	{name: "page cache", cache: true, code: `
-with open('f', 'wb', buffering=0) as f: fill(f.write, 280)
+with open('f', 'wb', buffering=0) as f: fill(f.write, 240)
 with open('f', 'rb') as f: m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)
 print(sum(m[i] for i in range(0, len(m), 4096))) # and it stays mapped
 time.sleep(0.5)
@@ -244,7 +244,11 @@ func TestMemoryLimit(t *testing.T) {
 			if l.wall.limitsMemory() {
 				t.Fatal("there are control groups")
 			}
-			tryHogs(t, l, append([]hog{leaders, oneThread}, hogs...))
+			some := hogs
+			if os.Geteuid() != 0 { // another user looks into processes otherwise; the rest is no process's
+				some = hogs[:3]
+			}
+			tryHogs(t, l, append([]hog{leaders, oneThread}, some...))
 		})
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -89,6 +90,15 @@ func describeServer(s sandbox.ExternalServer) string {
 	return line + ": " + names[2:]
 }
 
+// callName is a call's name, quoted where it could be read as more than one: code names
+// what it calls.
+func callName(name string) string {
+	if strings.ContainsAny(name, `,;()×"`) {
+		return strconv.Quote(name)
+	}
+	return inLine(name)
+}
+
 // calls tells a person which external calls were made: those of one tool together.
 func calls(all []sandbox.Call) string {
 	type sum struct {
@@ -101,7 +111,7 @@ func calls(all []sandbox.Call) string {
 	for _, c := range all {
 		s := byName[c.Name]
 		if s == nil {
-			s = &sum{name: inLine(c.Name)}
+			s = &sum{name: callName(c.Name)}
 			byName[c.Name] = s
 			sums = append(sums, s)
 		}

@@ -87,8 +87,8 @@ func TestCallsAreSummedUp(t *testing.T) {
 	for i := range 40 {
 		all = append(all, sandbox.Call{Name: "files.read", Duration: 10 * time.Millisecond, OK: true}, sandbox.Call{Name: "memory.find", Duration: time.Millisecond, OK: i > 1})
 	}
-	all = append(all, sandbox.Call{Name: "a.b", Duration: time.Second}, sandbox.Call{Name: "c.d\nstate: lost", OK: true})
-	if got, want := calls(all), `files.read ×40 (ok, 0.400 s), memory.find ×40 (2 failed, 0.040 s), a.b (failed, 1.000 s), "c.d\nstate: lost" (ok, 0.000 s)`; got != want {
+	all = append(all, sandbox.Call{Name: "a.b", Duration: time.Second}, sandbox.Call{Name: "c.d\nstate: lost", OK: true}, sandbox.Call{Name: "x.y (ok, 0.1 s), z.w"})
+	if got, want := calls(all), `files.read ×40 (ok, 0.400 s), memory.find ×40 (2 failed, 0.040 s), a.b (failed, 1.000 s), "c.d\nstate: lost" (ok, 0.000 s), "x.y (ok, 0.1 s), z.w" (failed, 0.000 s)`; got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
 	many := structured(sandbox.Result{Calls: make([]sandbox.Call, maxCalls+5)}, "")

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"time"
 
 	"mcp-sandbox/externals"
@@ -44,7 +45,7 @@ func (f *externalsFlags) check() error {
 }
 
 func readServers(path string) ([]externals.Server, error) {
-	file, err := os.Open(path)
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a named pipe that nobody writes to would hold the start up
 	if err != nil {
 		return nil, errors.Unwrap(err) // the path is said already
 	}

@@ -145,3 +145,19 @@ func TestExternalsFaults(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 }
+
+// What can't be a file of servers, or a server's directory, is said at once.
+func TestExternalsThatCannotStart(t *testing.T) {
+	t.Parallel()
+	pipe := filepath.Join(t.TempDir(), "mcp.json")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readServers(pipe); err == nil || !strings.Contains(err.Error(), "not JSON") {
+		t.Errorf("a pipe that nobody writes to: %v", err)
+	}
+	_, err := startUpstream(externals.Command{Path: "/bin/true", Dir: "/no/such/directory"})
+	if err == nil || !strings.Contains(err.Error(), "its cwd /no/such/directory is no directory") {
+		t.Errorf("a directory that is not there: %v", err)
+	}
+}

@@ -36,6 +36,9 @@ func startUpstream(c externals.Command) (_ externals.Process, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if info, err := os.Stat(c.Dir); c.Dir != "" && (err != nil || !info.IsDir()) { // which exec would blame on the program
+		return nil, fmt.Errorf("its cwd %s is no directory", c.Dir)
+	}
 	self, err := ownProgram()
 	if err != nil {
 		return nil, err

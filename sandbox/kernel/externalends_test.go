@@ -76,6 +76,40 @@ func TestExternalsNobodyAllows(t *testing.T) {
 	}
 }
 
+// Arguments beyond what may be moved are counted, answered, and not kept meanwhile.
+func TestDearArgumentsAreNotKept(t *testing.T) {
+	e, err := newExternals(t.Context(), &Client{}, sandbox.Request{Externals: demo(nil), ExternalsLimits: sandbox.ExternalsLimits{Bytes: 2000}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.close()
+	answers := make(chan string, 1)
+	e.send = func(_ byte, payload []byte) error {
+		answers <- string(payload)
+		return nil
+	}
+	data := make([]byte, 1000)
+	for id := uint64(1); id <= 3; id++ {
+		if err := e.take(externalHead{Op: "call", Cell: e.cell, ID: id, Server: "demo", Tool: "echo", Size: 1500}, data); err != nil {
+			t.Fatal(err)
+		}
+		e.mu.Lock()
+		if x, kept := e.pending[id], map[uint64]int{1: 1000}[id]; len(x.arguments) != kept {
+			t.Errorf("of call %d %d bytes are kept, not %d", id, len(x.arguments), kept)
+		}
+		e.mu.Unlock()
+	}
+	if err := e.take(externalHead{Op: "more", Cell: e.cell, ID: 2}, data[:500]); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-answers; !strings.Contains(got, "denied") || !strings.Contains(got, "may move") {
+		t.Error(got)
+	}
+	if err := e.take(externalHead{Op: "more", Cell: e.cell, ID: 3}, data); err == nil {
+		t.Error("more than was announced is taken")
+	}
+}
+
 // Limits that make no sense are the caller's fault, before anything runs.
 func TestExternalsLimits(t *testing.T) {
 	client := talk(t, Config{}, func(p *peer) { p.worker(); p.next0() })

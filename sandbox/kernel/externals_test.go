@@ -69,6 +69,13 @@ func demo(hangs chan string) sandbox.Functions {
 			"late": {Call: func(context.Context, json.RawMessage) (any, error) {
 				return nil, &sandbox.ExternalError{Fault: sandbox.ExternalLate, Text: "no answer within 1m0s"}
 			}},
+			"odd": {
+				Input: json.RawMessage(`{"type":"object","properties":{"a-b":{"type":"string"},"a_b":{"type":"string"},"arguments":{},"s":{"type":"integer"},"loop":{"anyOf":[{"$ref":"#/properties/loop"},{"$ref":"#/properties/loop"},{"$ref":"#/properties/loop"}]},"both":{"allOf":[{"$ref":"#/properties/both"},{"$ref":"#/properties/both"},{"$ref":"#/properties/both"}]}},"required":["a-b","s"],"additionalProperties":true}`),
+				Call:  func(context.Context, json.RawMessage) (any, error) { return json.RawMessage(`"done"`), nil },
+			},
+			"digits": {Call: func(context.Context, json.RawMessage) (any, error) {
+				return json.RawMessage(strings.Repeat("1", 5000)), nil
+			}},
 			"large": {Call: func(context.Context, json.RawMessage) (any, error) { return large, nil }},
 			"hang": {Call: func(ctx context.Context, _ json.RawMessage) (any, error) {
 				hangs <- "called"
@@ -138,6 +145,11 @@ func TestExternalsInPython(t *testing.T) {
 			output: `"(n: int, state: Literal['open', 'closed'] = 'open', tags: list[str] = None) -> dict"`},
 		{code: "import pydoc\ns = [pydoc.plain(pydoc.render_doc(x)) for x in (externals, externals.demo, externals.demo.echo)]\n" +
 			"['my_server' in s[0], \"state: 'open' | 'closed' = 'open'\" in s[1], 'All of it.' in s[2] and 'n: A number.' in s[2]]", output: "[true,true,true]"},
+		{code: "str(inspect.signature(externals.demo.odd)).replace('typing.', '')",
+			output: `"(s: int, a_b: str = None, arguments: Any = None, loop: Any = None, both: Any = None, **arguments_)"`},
+		// Schemas that refer to themselves are not followed to the end.
+		{code: "externals.demo.odd(loop=1, both=[1], s=1, **{'a-b': 'x'})", output: `"done"`, calls: "demo.odd"},
+		{code: "externals.demo.digits() % 10", output: "1", calls: "demo.digits"},
 		{code: "[repr(x) for x in externals.search('gives back')], dir(externals.my_server)",
 			output: `[["demo.echo(n: int, state: 'open' | 'closed' = 'open', tags: list[str] = None) -> {n: int, more?: list[{k?: 'a'}]}  # Gives back what it gets."],["read_text"]]`},
 		{code: "import asyncio\nr = await asyncio.gather(*[externals.aio.demo.echo(i) for i in range(20)])\n[x['n'] for x in r] == list(range(20))",

@@ -5,6 +5,8 @@ they cost no call and are told by the name of the argument.
 """
 
 DEPTH = 20
+EFFORT = 100000  # schemas looked at in one check: one that refers to itself twice grows without bounds
+effort = [EFFORT]
 LINE = 160  # characters of a description in a list
 KEYS = 8  # of an object that are named
 NAMES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "array": "list", "object": "dict", "null": "None"}
@@ -65,6 +67,7 @@ class Input:
             if self.closed and name not in self.properties:
                 raise TypeError("%s has no argument '%s'%s%s" % (where, key, near(key, self.names), self.known()))
             found[name] = value
+        effort[0] = EFFORT
         # A None for what need not be given is one left out, unless None is a value of it.
         for name in [name for name, value in found.items() if value is None and name not in self.required]:
             if name in self.properties and fault(None, self.properties[name], self.schema, 0):
@@ -79,6 +82,7 @@ class Input:
 
     def check(self, where, arguments):
         """TypeError or ValueError that names what is wrong with arguments, which are JSON."""
+        effort[0] = EFFORT
         for name, value in arguments.items():
             schema = self.properties.get(name)
             said = schema is not None and fault(value, schema, self.schema, 0)
@@ -190,8 +194,9 @@ def annotation(schema, root, depth=0):
 
 def fault(value, schema, root, depth):
     """(path, exception's class, text) of the first thing that is wrong with a JSON value, or None."""
+    effort[0] -= 1
     schema, depth = resolved(schema, root, depth + 1)
-    if depth > DEPTH or not schema:
+    if depth > DEPTH or not schema or effort[0] < 0:
         return None
     for key in ("anyOf", "oneOf"):
         if isinstance(schema.get(key), list) and schema[key]:

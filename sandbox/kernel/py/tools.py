@@ -191,9 +191,10 @@ class Tool:
         spec, kind = self._spec, Parameter.POSITIONAL_OR_KEYWORD
         found = spec.input
         parameters = []
-        for key, name in found.names.items():
-            if schemas.flat(name) != key:
-                continue
+        for name in found.properties:
+            key = schemas.flat(name)
+            if found.names.get(key) != name:
+                continue  # another has the same in Python: it goes by **{"its-name": value}
             schema = found.properties[name]
             least = schema.get("default") if isinstance(schema, dict) else None
             parameters.append(Parameter(
@@ -201,7 +202,9 @@ class Tool:
             ))
         parameters.sort(key=lambda entry: entry.default is not entry.empty)
         if not found.closed:
-            rest = "arguments" if "arguments" not in found.names else "arguments_"
+            rest = "arguments"
+            while rest in found.names:
+                rest += "_"
             parameters.append(Parameter(rest, Parameter.VAR_KEYWORD))
         returned = dict if spec.output and not spec.wrapped else Signature.empty
         return Signature(parameters, return_annotation=returned)

@@ -33,6 +33,8 @@ type Config struct {
 	MaxReply     int64         // bytes of one reply; 0 = 16 MiB
 	Version      string        // ours, as servers are told; "" = "dev"
 	Log          *slog.Logger  // nil = none
+
+	doubt time.Duration // a server whose call is given up after so long is looked after; 0 = 5 s
 }
 
 func (c Config) resolve() (Config, error) {
@@ -52,6 +54,9 @@ func (c Config) resolve() (Config, error) {
 	}
 	if c.MaxReply == 0 {
 		c.MaxReply = 16 << 20
+	}
+	if c.doubt == 0 {
+		c.doubt = 5 * time.Second
 	}
 	if c.StartTimeout < 0 || c.MaxReply < 0 || c.Depth < 0 {
 		errs = append(errs, errors.New("a limit is below 0"))

@@ -126,6 +126,7 @@ func (s *fakeServer) call(m fakeMessage) {
 		s.result(m.ID, fmt.Sprintf(`{"content":[{"type":"text","text":"hi"}],"structuredContent":{"got":%s}}`, orNull(m.Params.Arguments)))
 	case "hang": // without an answer, but alive
 	case "stuck":
+		s.note("stuck")
 		time.Sleep(time.Hour)
 	case "crash":
 		fmt.Fprintln(s.err, "panic: out of luck")

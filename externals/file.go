@@ -260,8 +260,10 @@ func (f *file) address(at string, s *Server) {
 		f.fault("%s must be an http or https URL", at) // it may hold a secret: it is not said
 		return
 	}
-	if password, ok := u.User.Password(); ok {
-		s.secrets = append(s.secrets, password)
+	for _, part := range strings.Split(u.Path, "/") { // some services give each user an address of their own
+		if len(part) >= 20 && strings.ContainsAny(part, "0123456789") {
+			s.secrets = append(s.secrets, part)
+		}
 	}
 	for _, values := range u.Query() {
 		s.secrets = append(s.secrets, values...)

@@ -55,6 +55,25 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// Where else secrets stand in what people write.
+func TestSecretsOfArguments(t *testing.T) {
+	t.Parallel()
+	const text = `{"mcpServers": {
+		"a": {"command": "x", "args": ["postgresql://me:p%40ssw0rd@db:5432/d", "--api-key", "abcdefgh", "--verbose", "--header", "Authorization: Bearer zyxwvutsrqpo", "--auth-mode", "--port", "some-port", "redis://redis:redis@host"],
+			"env": {"DB": "mysql://u:env-pass@h/d", "LOG": "https://example.com:8080/a@b"}},
+		"b": {"url": "https://0123456789abcdefghij@example.com/s/k3y0k3y0k3y0k3y0k3y0/mcp-of-the-most-ordinary-kind"}
+	}}`
+	all, err := Parse([]byte(text), "/", lookup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"p%40ssw0rd p@ssw0rd abcdefgh  Bearer zyxwvutsrqpo env-pass env-pass", "0123456789abcdefghij 0123456789abcdefghij k3y0k3y0k3y0k3y0k3y0"} {
+		if got := strings.Join(all[i].secrets, " "); got != want {
+			t.Errorf("%s: %q, want %q", all[i].Name, got, want)
+		}
+	}
+}
+
 // All faults of a file come together, each with its place and none with a value.
 func TestParseFaults(t *testing.T) {
 	t.Parallel()
@@ -126,6 +145,9 @@ func TestRedactor(t *testing.T) {
 	}
 	if got := r.text("short"); got != "short" {
 		t.Errorf("what is everywhere became %q", got)
+	}
+	if got, ok := newRedactor([]string{"dé+/f/g", "secret"}).json([]byte(`{"a\"":["d\u00e9+\/f\/g \" x","\\","se\u0063ret","\u00e9"]}`)); !ok || string(got) != `{"a\"":["[redacted] \" x","\\","[redacted]","\u00e9"]}` {
+		t.Errorf("escaped otherwise: %s", got)
 	}
 	if _, ok := newRedactor([]string{"12,345,678"}).json([]byte("[12,345,678]")); ok {
 		t.Error("JSON whose form was a secret is taken for JSON")

@@ -77,7 +77,7 @@ func (u *upstream) fetch(ctx context.Context, c *conn) (*listing, error) {
 		_, err := c.client.ListToolsByPage(ctx, request)
 		raw, fault, err := capture.of(err)
 		if fault != nil {
-			return nil, fmt.Errorf("it lists no tools: %s", oneLine(fault.Message, 500))
+			return nil, fmt.Errorf("it lists no tools: %s", oneLine(u.secrets.text(fault.Message), 400))
 		}
 		var page struct {
 			Tools      []json.RawMessage `json:"tools"`

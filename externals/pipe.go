@@ -18,7 +18,7 @@ var _ transport.Interface = (*pipe)(nil)
 
 const (
 	leave   = 500 * time.Millisecond // a child has this long to end by itself after its input has
-	settle  = time.Second            // and this long to be seen to end after its output has
+	settle  = 3 * time.Second        // and this long to be seen to end after a stream of its has
 	answers = 64                     // answers to the server's own requests that wait to be written
 )
 
@@ -103,7 +103,7 @@ func (p *pipe) write() {
 			return
 		}
 		if _, err := p.process.Stdin().Write(line); err != nil {
-			p.end(fmt.Errorf("it does not read any more: %w", err))
+			p.end(p.ended(fmt.Errorf("it does not read any more: %w", err)))
 			return
 		}
 	}
@@ -120,7 +120,7 @@ func (p *pipe) read() {
 			p.end(err)
 			return
 		case err != nil:
-			p.end(p.ended())
+			p.end(p.ended(errors.New("it has closed its output")))
 			return
 		default:
 			if err := p.take(line); err != nil {
@@ -131,8 +131,9 @@ func (p *pipe) read() {
 	}
 }
 
-// ended says how the child came to close its output.
-func (p *pipe) ended() error {
+// ended says how the child came to close one of its streams: it has ended, or else
+// what the stream's own fault is.
+func (p *pipe) ended(otherwise error) error {
 	gone := make(chan error, 1)
 	p.wg.Go(func() { gone <- p.process.Wait() })
 	select {
@@ -142,7 +143,7 @@ func (p *pipe) ended() error {
 		}
 		return errors.New("it has ended")
 	case <-time.After(settle):
-		return errors.New("it has closed its output")
+		return otherwise
 	case <-p.done:
 		return p.err
 	}
@@ -246,6 +247,7 @@ func (p *pipe) SendRequest(ctx context.Context, request transport.JSONRPCRequest
 	defer func() {
 		p.mu.Lock()
 		delete(p.pending, id)
+		delete(p.refused, id) // who asked may be gone when it comes
 		p.mu.Unlock()
 	}()
 	if err := p.send(ctx, line); err != nil {

@@ -1,6 +1,7 @@
 package externals
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"net/url"
@@ -78,8 +79,46 @@ func (r redactor) json(data json.RawMessage) (json.RawMessage, bool) {
 	if r.replace == nil || len(data) == 0 {
 		return data, true
 	}
-	clean := json.RawMessage(r.replace.Replace(string(data)))
+	clean := json.RawMessage(r.replace.Replace(string(r.unescape(data))))
 	return clean, json.Valid(clean)
+}
+
+// unescape is data without the secrets in strings some of whose characters are written
+// in other ways than ours: \/, or \u for what is not ASCII.
+func (r redactor) unescape(data []byte) []byte {
+	var clean []byte
+	for {
+		begin := bytes.IndexByte(data, '"')
+		if begin < 0 {
+			return append(clean, data...)
+		}
+		end, escaped := begin+1, false
+		for end < len(data) && data[end] != '"' {
+			if data[end] == '\\' {
+				escaped = true
+				end++
+			}
+			end++
+		}
+		end = min(end+1, len(data))
+		clean = append(clean, data[:begin]...)
+		clean = append(clean, r.quoted(data[begin:end], escaped)...)
+		data = data[end:]
+	}
+}
+
+// quoted is a string of JSON, as it was if no secret is in it.
+func (r redactor) quoted(data []byte, escaped bool) []byte {
+	var s string
+	if !escaped || json.Unmarshal(data, &s) != nil {
+		return data
+	}
+	if clean := r.text(s); clean != s {
+		if again, err := json.Marshal(clean); err == nil {
+			return again
+		}
+	}
+	return data
 }
 
 func (r redactor) bytes(data []byte) []byte {

@@ -115,23 +115,27 @@ func TestHangs(t *testing.T) {
 	notes := filepath.Join(t.TempDir(), "notes")
 	c := open(t, Config{Servers: []Server{fake(t, "", "NOTES", notes)}})
 	call(t, c, "echo", "{}")
-	faulty(t, c, within(t, 100*time.Millisecond), "hang", sandbox.ExternalLate, "in its time")
+	faulty(t, c, within(t, 500*time.Millisecond), "hang", sandbox.ExternalLate, "in its time")
 	if said := readNotes(t, notes, 1); !strings.HasPrefix(said, "cancelled ") {
 		t.Errorf("the fake saw %q", said)
 	}
 	// One whose process answers nothing any more is started anew.
-	faulty(t, c, within(t, 100*time.Millisecond), "stuck", sandbox.ExternalLate, "in its time")
+	faulty(t, c, within(t, 500*time.Millisecond), "stuck", sandbox.ExternalLate, "in its time")
 
+	// So is one for which code waited until it was interrupted.
+	c = open(t, Config{Servers: []Server{fake(t, "", "NOTES", notes+"2")}, doubt: time.Nanosecond})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {
-		_, err := c.Call(ctx, "fake", "hang", nil)
+		_, err := c.Call(ctx, "fake", "stuck", nil)
 		done <- err
 	}()
+	readNotes(t, notes+"2", 1)
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("a cancelled call: %v", err)
 	}
+	call(t, c, "echo", "{}")
 }
 
 func TestStarts(t *testing.T) {

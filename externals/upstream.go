@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/url"
 	"strconv"
 	"sync"
@@ -165,7 +166,7 @@ func (u *upstream) drop(c *conn) {
 // checkTime is how long a server that was late once may take to show that it lives.
 const checkTime = 2 * time.Second
 
-// check finds out whether a server that did not answer a call in its time answers at
+// check finds out whether a server that did not answer a call in good time answers at
 // all, and gives the connection up if it doesn't.
 func (u *upstream) check(c *conn) {
 	u.mu.Lock()
@@ -224,8 +225,17 @@ func (u *upstream) changed() {
 
 // words is an error as a sentence may go on with it, for guests and the log.
 func (u *upstream) words(err error) string {
-	var web *url.Error
-	if errors.As(err, &web) { // whose text holds the address, to no use
+	var (
+		web  *url.Error
+		op   *net.OpError
+		name *net.DNSError
+	)
+	switch { // whose texts hold the address, which is nobody's business inside
+	case errors.As(err, &name):
+		err = errors.New(name.Err)
+	case errors.As(err, &op):
+		err = op.Err
+	case errors.As(err, &web):
 		err = web.Err
 	}
 	return oneLine(u.secrets.text(err.Error()), 500)
@@ -275,6 +285,10 @@ func (u *upstream) current(ctx context.Context, c *conn, age time.Duration) (*li
 	}
 	if u.list == nil || !u.list.same(list) {
 		u.revision++
+	}
+	if u.list == nil || len(u.list.all) != len(list.all) {
+		n := len(list.permitted())
+		u.log.Info("tools of an external server", "callable", n, "withheld", len(list.all)-n)
 	}
 	u.list = list
 	return list, nil
@@ -345,8 +359,11 @@ func again[T any](ctx context.Context, u *upstream, do func(*conn) (T, error)) (
 		if err != nil {
 			return out, u.verdict(ctx, err)
 		}
+		begin := time.Now()
 		out, err = do(c)
-		if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		// One that was interrupted may have waited for a server that hangs: a call's own
+		// limit is often above that of the code.
+		if err != nil && (errors.Is(ctx.Err(), context.DeadlineExceeded) || ctx.Err() != nil && time.Since(begin) >= u.cfg.doubt) {
 			u.check(c)
 		}
 		if !errors.Is(err, transport.ErrSessionTerminated) {

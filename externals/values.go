@@ -2,6 +2,7 @@ package externals
 
 import (
 	"encoding/json"
+	"net/url"
 	"regexp"
 	"strings"
 	"unicode"
@@ -22,7 +23,30 @@ func (f *file) text(at string, data json.RawMessage, s *Server, carries bool) st
 			s.secrets = append(s.secrets, u.value)
 		}
 	}
+	s.secrets = append(s.secrets, loginsOf(text)...)
 	return text
+}
+
+// login is what stands before the host in an address, as in a database's.
+var login = regexp.MustCompile(`\b[A-Za-z][A-Za-z0-9+.-]*://([^/?#@\s]+)@`)
+
+// loginsOf are the passwords in the addresses that a text holds, as they are written and
+// as they are meant. A name without one may be a token, if it is long; a password
+// that is the name itself is none, and would be found everywhere.
+func loginsOf(text string) (secrets []string) {
+	for _, found := range login.FindAllStringSubmatch(text, -1) {
+		name, password, both := strings.Cut(found[1], ":")
+		if !both && len(name) >= 16 {
+			password = name
+		} else if password == name {
+			continue
+		}
+		secrets = append(secrets, password)
+		if plain, err := url.PathUnescape(password); err == nil {
+			secrets = append(secrets, plain)
+		}
+	}
+	return secrets
 }
 
 // texts reads a list of strings. Of arguments what looks like a token is a secret.
@@ -33,16 +57,33 @@ func (f *file) texts(at string, data json.RawMessage, s *Server, arguments bool)
 		return nil
 	}
 	var all []string
+	option := "" // the last argument, where a value may follow
 	for _, r := range raw {
 		text := f.text(at, r, s, false)
 		if arguments {
-			if _, value, ok := strings.Cut(text, "="); ok && secretName.MatchString(text) {
-				s.secrets = append(s.secrets, value)
-			}
+			s.secrets = append(s.secrets, secretArgument(option, text)...)
+		}
+		if option = ""; strings.HasPrefix(text, "-") && !strings.Contains(text, "=") {
+			option = text
 		}
 		all = append(all, text)
 	}
 	return all
+}
+
+// secretArgument is the secret in an argument, if any: --token=x, Authorization: x, or x
+// behind --token.
+func secretArgument(option, text string) []string {
+	if _, value, ok := strings.Cut(text, "="); ok && secretName.MatchString(text) {
+		return []string{value}
+	}
+	if name, value, ok := strings.Cut(text, ":"); ok && headerName.MatchString(name) && secretName.MatchString(name) {
+		return []string{value}
+	}
+	if secretName.MatchString(option) && !strings.HasPrefix(text, "-") {
+		return []string{text}
+	}
+	return nil
 }
 
 // named reads an object of strings; secret says of which the value must not be seen.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -190,6 +191,23 @@ func TestOlderHTTP(t *testing.T) {
 }
 
 // Headers of the file go to its origin alone, and no error shows them.
+// Why there is no connection is told without the address.
+func TestNobodyListens(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	for _, sse := range []bool{false, true} {
+		c := open(t, Config{Servers: []Server{{Name: "fake", URL: "http://" + l.Addr().String() + "/mcp", SSE: sse}}})
+		_, err = c.Call(within(t, enough), "fake", "echo", nil)
+		if err == nil || !strings.Contains(err.Error(), "connection refused") || strings.Contains(err.Error(), "127.0.0.1") {
+			t.Error(err)
+		}
+	}
+}
+
 func TestHeadersStay(t *testing.T) {
 	t.Parallel()
 	var got atomic.Value

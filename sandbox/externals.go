@@ -116,6 +116,7 @@ const (
 type ExternalsLimits struct {
 	Calls   int           // external calls; 0 = 100
 	Bytes   int64         // of all arguments and results together, as JSON; 0 = 64 MiB
+	Time    time.Duration // of all external calls together, those side by side too; 0 = 10 min
 	Timeout time.Duration // of each external call; 0 = 60 s
 }
 
@@ -129,6 +130,9 @@ func (l ExternalsLimits) Resolve() (ExternalsLimits, error) {
 	if l.Bytes == 0 {
 		l.Bytes = 64 << 20
 	}
+	if l.Time == 0 {
+		l.Time = 10 * time.Minute
+	}
 	if l.Timeout == 0 {
 		l.Timeout = time.Minute
 	}
@@ -137,6 +141,9 @@ func (l ExternalsLimits) Resolve() (ExternalsLimits, error) {
 	}
 	if l.Bytes < 1<<10 {
 		errs = append(errs, fmt.Errorf("bytes of external calls: %d is below the least that works, 1024", l.Bytes))
+	}
+	if l.Time < 0 {
+		errs = append(errs, fmt.Errorf("time of external calls: %v is not above 0", l.Time))
 	}
 	if l.Timeout < 0 {
 		errs = append(errs, fmt.Errorf("timeout of external calls: %v is not above 0", l.Timeout))

@@ -75,11 +75,11 @@ func TestFunctions(t *testing.T) {
 
 func TestExternalsLimitsResolve(t *testing.T) {
 	l, err := sandbox.ExternalsLimits{}.Resolve()
-	if err != nil || l.Calls != 100 || l.Bytes != 64<<20 || l.Timeout.Seconds() != 60 {
+	if err != nil || l.Calls != 100 || l.Bytes != 64<<20 || l.Time.Minutes() != 10 || l.Timeout.Seconds() != 60 {
 		t.Errorf("%+v, %v", l, err)
 	}
-	_, err = sandbox.ExternalsLimits{Calls: -1, Bytes: 1, Timeout: -1}.Resolve()
-	if err == nil || len(strings.Split(err.Error(), "\n")) != 3 {
+	_, err = sandbox.ExternalsLimits{Calls: -1, Bytes: 1, Time: -1, Timeout: -1}.Resolve()
+	if err == nil || len(strings.Split(err.Error(), "\n")) != 4 {
 		t.Errorf("not all faults are told: %v", err)
 	}
 }

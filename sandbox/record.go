@@ -3,7 +3,8 @@ package sandbox
 import "time"
 
 // Record is what is put down of a call that has ended: who ran what, and how it
-// ended. Nothing of what went in besides, or came out, is in it.
+// ended, and which tools outside it called. Nothing of what went in besides, or came
+// out, is in it.
 type Record struct {
 	Time      time.Time // when the call came
 	Took      time.Duration
@@ -13,4 +14,5 @@ type Record struct {
 	Source    string // the code, or the command line, as far as it was one; "" = none
 	Status    Status
 	ExitCode  int
+	Calls     []Call // as in the Result
 }

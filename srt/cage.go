@@ -130,3 +130,20 @@ func (c *cage) memory() (int64, error) {
 	}
 	return memoryOf(c.kin, c.limit, h)
 }
+
+// isFull reports whether there is no room to work in, although what went beyond the limit has
+// ended: what lies in /tmp, in shared memory or in System V segments is no process's.
+func (c *cage) isFull() bool {
+	const looks = 25                // the kernel takes memory back some time after the end
+	room := min(c.limit/16, 16*mib) // for an interpreter that has hardly any variables
+	for range looks {
+		switch used, err := c.memory(); {
+		case err != nil: // it has ended itself
+			return true
+		case used < c.limit+watchAllowance-room:
+			return false
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return true
+}

@@ -34,12 +34,7 @@ func dropCaps() error {
 	if err := unix.Prctl(unix.PR_SET_SECUREBITS, securebits, 0, 0, 0); err != nil {
 		return fmt.Errorf("set securebits: %w", err)
 	}
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var none [2]unix.CapUserData
-	if err := unix.Capset(&header, &none[0]); err != nil {
-		return fmt.Errorf("capset: %w", err)
-	}
-	return nil
+	return emptyCaps()
 }
 
 // capable reports whether this process has the capability, in its own user namespace.
@@ -54,13 +49,8 @@ func capable(capability uint) bool {
 // the thread that is about to exec. It is the last word before the guest runs. It asks by
 // system calls: not every guest has a /proc.
 func proveConfined() error {
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var sets [2]unix.CapUserData
-	if err := unix.Capget(&header, &sets[0]); err != nil {
-		return fmt.Errorf("capget: %w", err)
-	}
-	if sets != [2]unix.CapUserData{} {
-		return fmt.Errorf("capabilities %x are left", sets)
+	if err := proveNoCaps(); err != nil {
+		return err
 	}
 	for c := 0; c < 64; c++ {
 		bounding, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(c), 0, 0, 0)
@@ -86,6 +76,29 @@ func proveConfined() error {
 		if got, err := unix.PrctlRetInt(want.ask, 0, 0, 0, 0); err != nil || got != want.is {
 			return fmt.Errorf("%s is %d, not %d (%v)", want.name, got, want.is, err)
 		}
+	}
+	return nil
+}
+
+// emptyCaps empties the effective, permitted and inheritable sets.
+func emptyCaps() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	if err := unix.Capset(&header, &none[0]); err != nil {
+		return fmt.Errorf("capset: %w", err)
+	}
+	return nil
+}
+
+// proveNoCaps reads back that these sets are empty.
+func proveNoCaps() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	if err := unix.Capget(&header, &sets[0]); err != nil {
+		return fmt.Errorf("capget: %w", err)
+	}
+	if sets != [2]unix.CapUserData{} {
+		return fmt.Errorf("capabilities %x are left", sets)
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package srt
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -127,15 +126,7 @@ func readConfig(config any) (err error) {
 			err = fmt.Errorf("read the configuration: %w", err)
 		}
 	}()
-	var size [4]byte
-	if err := readFull(childConfigFD, size[:]); err != nil {
-		return err
-	}
-	text := make([]byte, binary.BigEndian.Uint32(size[:]))
-	if err := readFull(childConfigFD, text); err != nil {
-		return err
-	}
-	return json.Unmarshal(text, config)
+	return readJSON(childConfigFD, config)
 }
 
 // awaitGoAhead blocks until the server has put this process into its control group.

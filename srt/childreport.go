@@ -1,6 +1,8 @@
 package srt
 
 import (
+	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"io"
 	"syscall"
@@ -45,6 +47,19 @@ type reportedError struct {
 
 func (e *reportedError) Error() string { return e.text }
 func (e *reportedError) Unwrap() error { return e.errno }
+
+// readJSON reads a length and as many bytes of JSON, and nothing beyond.
+func readJSON(fd int, into any) error {
+	var size [4]byte
+	if err := readFull(fd, size[:]); err != nil {
+		return err
+	}
+	text := make([]byte, binary.BigEndian.Uint32(size[:]))
+	if err := readFull(fd, text); err != nil {
+		return err
+	}
+	return json.Unmarshal(text, into)
+}
 
 // readFull reads from a descriptor until b is full. No os.File is made of it: that would
 // close the descriptor at some later time, when its number may be the guest's.

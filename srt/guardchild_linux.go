@@ -157,12 +157,7 @@ func dropOwnCaps() error {
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return fmt.Errorf("clear the ambient set: %w", err)
 	}
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var none [2]unix.CapUserData
-	if err := unix.Capset(&header, &none[0]); err != nil {
-		return fmt.Errorf("capset: %w", err)
-	}
-	return nil
+	return emptyCaps()
 }
 
 // enterChild returns only if the guest's program could not be executed.
@@ -250,13 +245,8 @@ func enclose() error {
 
 // proveUnprivileged is proveConfined for a process that never had a privilege.
 func proveUnprivileged() error {
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var sets [2]unix.CapUserData
-	if err := unix.Capget(&header, &sets[0]); err != nil {
-		return fmt.Errorf("capget: %w", err)
-	}
-	if sets != [2]unix.CapUserData{} {
-		return fmt.Errorf("capabilities %x are left", sets)
+	if err := proveNoCaps(); err != nil {
+		return err
 	}
 	return provePrctl(unix.PR_GET_NO_NEW_PRIVS, 1, unix.PR_GET_SECCOMP, unix.SECCOMP_MODE_FILTER)
 }

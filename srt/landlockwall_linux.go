@@ -3,7 +3,6 @@ package srt
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -202,10 +201,3 @@ func (d cageDir) make(files map[string][]byte) error {
 }
 
 func (d cageDir) clear() error { return removeAll(string(d)) }
-
-// String shows what is told to a guardian, without the program of the filter.
-func (c guardConfig) String() string {
-	c.Filter = nil
-	text, _ := json.Marshal(c) // plain values: can't fail
-	return string(text)
-}

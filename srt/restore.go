@@ -130,6 +130,20 @@ func (s *session) tell(res *sandbox.Result) {
 	}
 }
 
+// giveUpFull ends an interpreter that was restored after it had gone beyond the memory limit,
+// where there is no room for it: only a fresh wall empties what is full, and the next call
+// would end as this one did.
+func (s *session) giveUpFull(live *interpreter, res sandbox.Result) {
+	if res.Status != sandbox.StatusOOM || res.State != sandbox.StateRestored || live.watchdog.reason() == "" && !live.cage.isFull() {
+		return
+	}
+	s.mu.Lock()
+	s.ran = false // told below, and better
+	s.mu.Unlock()
+	s.bury(live)
+	s.setLost("what earlier code had left in /tmp or in shared memory filled the session's memory limit, so the interpreter was ended between the calls: " + kernel.Fresh)
+}
+
 // restoreTime bounds the restoring of variables for a call by the call's own limit.
 type restoreTime struct {
 	limit time.Duration

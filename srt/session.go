@@ -314,6 +314,7 @@ func (s *session) Run(ctx context.Context, req sandbox.Request) (sandbox.Result,
 		s.mu.Unlock()
 		s.bury(live)
 	}
+	s.giveUpFull(live, res)
 	if res.Status == sandbox.StatusCancelled { // whoever cancelled does not read res
 		if lost := kernel.Untold(res); lost != "" {
 			s.mu.Lock()

@@ -70,7 +70,7 @@ func TestSettingsAsk(t *testing.T) {
 		settingsText(`, "deniedResolvedAddresses": ["8.0.0.0/8"]`, "", ""):                 {},
 		settingsText("", `, "disabled": true`, ""):                                         {},
 		settingsText("", `, "disabled": false, "allowGitConfig": true`, ""):                {WallNative, WallSRT, WallLandlock},
-		settingsText("", `, "allowGitConfig": false`, ""):                                  {WallSRT},
+		settingsText("", `, "allowGitConfig": false`, ""):                                  {},
 		settingsText("", "", `, "enableWeakerNestedSandbox": true`):                        {},
 		settingsText("", "", `, "ignoreViolations": {"*": ["/x"]}`):                        {},
 		settingsText("", "", `, "windows": {"backend": "mxc"}, "git": {}`):                 {},

@@ -81,7 +81,7 @@ var filesystemKeys = map[string]settingsKey{
 	"allowGitConfig": func(r *settingsReader, key string, raw json.RawMessage) {
 		var b bool
 		if r.strict(key, raw, &b, "true or false") && !b {
-			r.asks(key, "what can be written can be written as a whole, .git/config too", WallSRT)
+			r.asks(key, "what can be written can be written as a whole, .git/config too")
 		}
 	},
 }

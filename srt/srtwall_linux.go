@@ -35,20 +35,6 @@ func canConfine() error {
 // namespaceRemedy is what helps where bubblewrap gets no namespaces.
 func namespaceRemedy() string { return usernsRemedy(os.ReadFile) }
 
-// opensForReading reports which end of a pipe f is.
-func opensForReading(f *os.File) (bool, error) {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return false, err
-	}
-	var flags int
-	var failed error
-	if err := raw.Control(func(fd uintptr) { flags, failed = unix.FcntlInt(fd, unix.F_GETFL, 0) }); err != nil {
-		return false, err
-	}
-	return flags&unix.O_ACCMODE == unix.O_RDONLY, failed
-}
-
 // findInside finds the process that has a number in a namespace below keeper, and runs exe
 // as the child inside: nothing of the guest's runs yet, so that nobody can pretend.
 func findInside(keeper, number int, exe string) (kin, error) {

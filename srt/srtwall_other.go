@@ -29,19 +29,6 @@ func canConfine() error { return nil }
 
 func namespaceRemedy() string { return "" }
 
-func opensForReading(f *os.File) (bool, error) {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return false, err
-	}
-	var flags int
-	var failed error
-	if err := raw.Control(func(fd uintptr) { flags, failed = unix.FcntlInt(fd, unix.F_GETFL, 0) }); err != nil {
-		return false, err
-	}
-	return flags&unix.O_ACCMODE == unix.O_RDONLY, failed
-}
-
 // findInside believes the child: there are no PID namespaces, and nothing of the guest's runs yet.
 func findInside(_, number int, _ string) (kin, error) {
 	if number <= 1 {

@@ -126,19 +126,6 @@ func moveHigh(fd int) (int, error) {
 	return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, highFD)
 }
 
-// readJSON reads a length and as many bytes of JSON, and nothing beyond.
-func readJSON(fd int, into any) error {
-	var size [4]byte
-	if err := readFull(fd, size[:]); err != nil {
-		return err
-	}
-	text := make([]byte, binary.BigEndian.Uint32(size[:]))
-	if err := readFull(fd, text); err != nil {
-		return err
-	}
-	return json.Unmarshal(text, into)
-}
-
 // arrange gives descriptors their numbers, from 0 on.
 func arrange(fds []int) error {
 	for i, fd := range fds {

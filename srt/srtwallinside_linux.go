@@ -137,13 +137,8 @@ func hostRuleset(p Policy, program, kernel string) (fd int, flags uint32, err er
 // namespace's, which no_new_privs leaves without a use, and can't be emptied without
 // capabilities.
 func proveInside() error {
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var sets [2]unix.CapUserData
-	if err := unix.Capget(&header, &sets[0]); err != nil {
-		return fmt.Errorf("capget: %w", err)
-	}
-	if sets != [2]unix.CapUserData{} {
-		return fmt.Errorf("capabilities %x are left", sets)
+	if err := proveNoCaps(); err != nil {
+		return err
 	}
 	for _, want := range []struct {
 		name    string

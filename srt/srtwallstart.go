@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // The verbs of be-child for this wall.
@@ -378,4 +380,18 @@ func (s *srtStart) early(c *cage, cause error) error {
 		e.Remedy = namespaceRemedy()
 	}
 	return e
+}
+
+// opensForReading reports which end of a pipe f is.
+func opensForReading(f *os.File) (bool, error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return false, err
+	}
+	var flags int
+	var failed error
+	if err := raw.Control(func(fd uintptr) { flags, failed = unix.FcntlInt(fd, unix.F_GETFL, 0) }); err != nil {
+		return false, err
+	}
+	return flags&unix.O_ACCMODE == unix.O_RDONLY, failed
 }

@@ -1,10 +1,8 @@
 package srt
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -12,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"mcp-sandbox/sandbox"
 )
@@ -46,14 +43,6 @@ const (
 	// killed meanwhile must not leave half of one. No session's id does.
 	gonePrefix = ".gone-"
 )
-
-// sessionRecord is session.json.
-type sessionRecord struct {
-	ID        string    `json:"id"`
-	Principal string    `json:"principal"`
-	Created   time.Time `json:"created"`
-	Empty     bool      `json:"empty,omitempty"` // there are no variables to restore, and none were lost
-}
 
 // openStateDir makes path, unless it is there, and locks it. Another program's
 // directory is refused: what is no session in ours may be taken away.
@@ -177,88 +166,11 @@ func (d *stateDir) isNone(id string, err error) bool {
 	return true
 }
 
-// read is what lies there under an id.
-func (d *stateDir) read(id string) (sandbox.Kept, error) {
-	r, used, err := d.record(id)
-	return sandbox.Kept{Spec: sandbox.Spec{ID: r.ID, Principal: r.Principal, Created: r.Created}, Used: used}, err
-}
-
-// record reads the record of the session with an id, and when it was last used.
-func (d *stateDir) record(id string) (r sessionRecord, used time.Time, err error) {
-	info, err := d.root.Lstat(id)
-	if err != nil {
-		return r, used, err
-	}
-	if !info.IsDir() || !validID(id) {
-		return r, used, errors.New("no session's directory")
-	}
-	f, err := d.root.OpenFile(filepath.Join(id, recordFile), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return r, used, err
-	}
-	defer f.Close()
-	if info, err = f.Stat(); err != nil {
-		return r, used, err
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxRecord))
-	if err != nil {
-		return r, used, err
-	}
-	if err := json.Unmarshal(text, &r); err != nil {
-		return r, used, err
-	}
-	if r.ID != id || r.Principal == "" {
-		return r, used, errors.New("another session's record")
-	}
-	return r, info.ModTime(), nil
-}
-
 func (d *stateDir) remove(id, name string) error {
 	if err := d.root.Remove(filepath.Join(id, name)); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
-}
-
-// record writes what the server knows of a session, unless it is there. A
-// directory without it is none.
-func record(dir string, spec sandbox.Spec) error {
-	path := filepath.Join(dir, recordFile)
-	if _, err := os.Lstat(path); err == nil {
-		return nil
-	}
-	if spec.Created.IsZero() {
-		spec.Created = time.Now()
-	}
-	return writeRecord(dir, sessionRecord{ID: spec.ID, Principal: spec.Principal, Created: spec.Created})
-}
-
-func writeRecord(dir string, r sessionRecord) error {
-	text, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	return writeDurably(filepath.Join(dir, recordFile), text)
-}
-
-// writeDurably puts a file in the place of what lies at path. The disk has all
-// of the one or of the other, also where the machine's power fails.
-func writeDurably(path string, content []byte) error {
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
 }
 
 // findStateDir resolves the state directory, which need not be there yet.
@@ -391,13 +303,4 @@ func isUUID(name string) bool {
 
 func validID(id string) bool {
 	return id != "" && id == filepath.Base(id) && id[0] != '.'
-}
-
-// syncDir returns when the disk knows of the names in a directory.
-func syncDir(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }

@@ -188,6 +188,7 @@ func (t *Tools) handle(ctx context.Context, name string, req mcp.CallToolRequest
 	t.cfg.Record(sandbox.Record{
 		Time: start, Took: time.Since(start), Principal: out.principal, Session: out.session,
 		Tool: name, Source: out.source, Status: res.Status, ExitCode: res.ExitCode,
+		Calls: res.Calls,
 	})
 	level := slog.LevelInfo
 	if res.Status == sandbox.StatusInfra {

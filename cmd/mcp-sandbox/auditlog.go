@@ -19,6 +19,7 @@ import (
 
 const (
 	auditDepth   = 1024    // lines that wait to be written, at most
+	auditTools   = 50      // external tools that are named
 	auditCommand = 8 << 10 // bytes of a command line: what may be longer is refused, and its hash tells which it was
 )
 
@@ -34,6 +35,7 @@ type auditLine struct {
 	Status    sandbox.Status `json:"status"`
 	ExitCode  int            `json:"exit_code"`
 	DurationS float64        `json:"duration_s"`
+	Externals map[string]int `json:"externals,omitempty"` // tool outside -> how often it was called; see countCalls
 }
 
 // auditGap is a line that says how many others are missing about there.
@@ -45,7 +47,7 @@ type auditGap struct {
 func auditOf(r sandbox.Record) auditLine {
 	l := auditLine{
 		Time: r.Time.UTC(), Principal: r.Principal, Session: r.Session, Tool: r.Tool,
-		Status: r.Status, ExitCode: r.ExitCode, DurationS: float64(r.Took.Microseconds()) / 1e6,
+		Status: r.Status, ExitCode: r.ExitCode, DurationS: float64(r.Took.Microseconds()) / 1e6, Externals: countCalls(r.Calls),
 	}
 	switch {
 	case r.Source == "":
@@ -57,6 +59,23 @@ func auditOf(r sandbox.Record) auditLine {
 		l.CodeHash = hashOf(r.Source)
 	}
 	return l
+}
+
+// countCalls counts by tool. Code may ask for tools that there are not, by any name: those
+// beyond auditTools names are counted together, as "others".
+func countCalls(calls []sandbox.Call) map[string]int {
+	if len(calls) == 0 {
+		return nil
+	}
+	counts := map[string]int{}
+	for _, c := range calls {
+		name := c.Name
+		if _, known := counts[name]; !known && len(counts) >= auditTools {
+			name = "others"
+		}
+		counts[name]++
+	}
+	return counts
 }
 
 func hashOf(s string) string {

@@ -110,6 +110,21 @@ func TestAuditOverStdio(t *testing.T) {
 	}
 }
 
+// Which tools outside code called is what happened, too.
+func TestAuditOfExternals(t *testing.T) {
+	calls := []sandbox.Call{{Name: "files.read"}, {Name: "files.read", OK: true}}
+	for i := range 60 {
+		calls = append(calls, sandbox.Call{Name: fmt.Sprintf("files.made-up-%d", i)})
+	}
+	counts := auditOf(sandbox.Record{Tool: "execute_python", Calls: calls}).Externals
+	if len(counts) != auditTools+1 || counts["files.read"] != 2 || counts["others"] != 11 {
+		t.Errorf("%v", counts)
+	}
+	if line, err := encodeLine(auditOf(sandbox.Record{})); err != nil || bytes.Contains(line, []byte("externals")) {
+		t.Errorf("%s, %v", line, err)
+	}
+}
+
 // Of 1,000 calls each is there, over as many files as it takes.
 func TestAuditRotation(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "audit")

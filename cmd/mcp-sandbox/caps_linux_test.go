@@ -31,7 +31,7 @@ func TestPlotUnderEachCap(t *testing.T) {
 		{"a full /tmp", "def part(n=iter(range(9))):\n    with open('/tmp/%d' % next(n), 'wb') as f: f.write(bytes(1 << 20))\n_ = fill(part)\n" +
 			plot + "fig.savefig('/tmp/x.png')", "error", 1, "Full: /tmp.\n\n/tmp holds at most 3 MiB and 100000 files"},
 		{"a file of the workspace", plot + "open('x', 'wb').write(bytes(4 << 20))", "error", 1, "a file 3 MiB (--max-disk)"},
-		{"/dev/shm", plot + "open('/dev/shm/x', 'wb').write(bytes(2 << 20))\nopen('/dev/shm/y', 'wb').write(bytes(70 << 20))", "error", 1, "a file 3 MiB (--max-disk)"},
+		{"/dev/shm", plot + "open('/dev/shm/x', 'wb').write(bytes(2 << 20))\nopen('/dev/shm/y', 'wb').write(bytes(4 << 20))", "error", 1, "a file 3 MiB (--max-disk)"},
 		{"memory", "import os; os.remove('/dev/shm/x') if os.path.exists('/dev/shm/x') else None\nplt.imshow(np.zeros((9000, 9000)))", "oom", 0, "memory limit is 300 MiB"},
 		{"and after it all", plot, "ok", 1, ""},
 	} {

@@ -37,7 +37,7 @@ func prctl(errno syscall.Errno, option uint32) []denial {
 	return []denial{{nr: unix.SYS_PRCTL, errno: errno, arg: argument0, is: option, equal: true}}
 }
 
-// denied calls start on a thread whose children meet a filter. The thread ends with its goroutine.
+// denied calls start where its children meet the denials.
 func denied(t *testing.T, deny []denial, start func() error) error {
 	t.Helper()
 	if len(deny) == 0 {
@@ -58,7 +58,14 @@ func denied(t *testing.T, deny []denial, start func() error) error {
 		code = append(code, bpf.JumpIf{Cond: bpf.JumpEqual, Val: d.nr, SkipFalse: 3},
 			bpf.LoadAbsolute{Off: d.arg, Size: 4}, bpf.JumpIf{Cond: test, Val: d.is, SkipFalse: 1}, refuse)
 	}
-	program, err := bpf.Assemble(append(code, bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}))
+	return filtered(t, append(code, bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}), start)
+}
+
+// filtered calls start on a thread whose children meet the filter. The thread ends with its
+// goroutine.
+func filtered(t *testing.T, code []bpf.Instruction, start func() error) error {
+	t.Helper()
+	program, err := bpf.Assemble(code)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,11 +6,9 @@ import (
 	"maps"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
-	"unsafe"
 
 	"github.com/elastic/go-seccomp-bpf/arch"
 	"golang.org/x/net/bpf"
@@ -161,8 +159,8 @@ func TestWallUnderDockersFilter(t *testing.T) {
 	}
 }
 
-// underFilter calls start on a thread whose children meet the profile, as a container's
-// runtime would make it. The thread ends with its goroutine.
+// underFilter calls start where its children meet the profile, as a container's runtime
+// would make it.
 func underFilter(t *testing.T, p dockerProfile, start func() error) error {
 	t.Helper()
 	info, err := arch.GetInfo("")
@@ -198,25 +196,9 @@ func underFilter(t *testing.T, p dockerProfile, start func() error) error {
 			code = append(code, test...)
 		}
 	}
-	program, err := bpf.Assemble(append(code, bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(p.DefaultErrnoRet)}))
+	err = filtered(t, append(code, bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(p.DefaultErrnoRet)}), start)
 	if err != nil {
-		t.Fatal(err)
+		err = fmt.Errorf("under the filter: %w", err)
 	}
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the filter goes with the thread
-		filter := unix.SockFprog{Len: uint16(len(program)), Filter: (*unix.SockFilter)(unsafe.Pointer(&program[0]))}
-		err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-		if err == nil {
-			err = unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&filter)), 0, 0)
-		}
-		if err == nil {
-			err = start()
-		}
-		if err != nil {
-			err = fmt.Errorf("under the filter: %w", err)
-		}
-		done <- err
-	}()
-	return <-done
+	return err
 }

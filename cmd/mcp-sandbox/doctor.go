@@ -99,16 +99,19 @@ func (p program) examine(ctx context.Context, cfg localConfig, d *diagnosis, f d
 	}
 	var l *local
 	var proven []srt.Fact
+	var failed error // of the wall, which is not tried where packages are missing
 	if err == nil {
-		if l, err = p.openLimited(ctx, cfg); err == nil {
+		if l, failed = p.openLimited(ctx, cfg); failed == nil {
 			proven, err = p.prove(ctx, l)
+		} else {
+			err = failed
 		}
 	}
 	if l != nil {
 		d.Python = &foundPython{l.path, l.python, append([]string{}, l.packages...)}
 		d.Commands = &commandsOfList{append([]string{}, l.commands...), append([]string{}, l.lacking...), l.remedy}
 	}
-	walls, native := p.examineWalls(ctx, cfg, l, err)
+	walls, native := p.examineWalls(ctx, cfg, l, failed)
 	d.add(walls...)
 	offered := p.facts()
 	d.add(layers(offered, proven, native)...)
@@ -119,15 +122,13 @@ func (p program) examine(ctx context.Context, cfg localConfig, d *diagnosis, f d
 		return false
 	}
 	d.Wall = l.wall
-	d.add(fact{"sandbox", "sandbox", factOK, strengths(l), ""}, fact{"sandbox", "warm", factOK, f.warmFlags.String(), ""})
+	state := fact{"sandbox", "sandbox", factOK, strengths(l), ""}
+	if err = errors.Join(err, l.close()); err != nil {
+		state.State, state.Detail = factMissing, err.Error()
+	}
+	d.add(state, fact{"sandbox", "warm", factOK, f.warmFlags.String(), ""})
 	d.add(pythonFacts(*d.Python)...)
 	d.add(l.commandFacts()...)
-	if closed := l.close(); closed != nil {
-		err = errors.Join(err, closed)
-	}
-	if err != nil {
-		d.add(fact{"sandbox", "sandbox", factMissing, err.Error(), ""})
-	}
 	return err == nil
 }
 

@@ -20,6 +20,7 @@ type externalsFlags struct {
 	Externals         string        `placeholder:"FILE" type:"path" help:"File of MCP servers ({\"mcpServers\": …}) whose tools code may call as externals.<server>.<tool>(…). They run outside the wall."`
 	ExternalsMaxCalls int           `name:"externals-max-calls" default:"100" help:"External calls of one call of execute_python (${default})."`
 	ExternalsMaxBytes size          `name:"externals-max-bytes" default:"64MiB" help:"Bytes of arguments and results of these together (${default})."`
+	ExternalsMaxTime  time.Duration `name:"externals-max-time" default:"10m" help:"Time of these together, side by side ones each counted (${default})."`
 	ExternalsTimeout  time.Duration `name:"externals-timeout" default:"60s" help:"Time limit of each external call (${default})."`
 
 	servers []externals.Server // what the file says
@@ -27,8 +28,8 @@ type externalsFlags struct {
 
 func (f *externalsFlags) check() error {
 	var errs []error
-	if f.ExternalsMaxCalls <= 0 || f.ExternalsMaxBytes <= 0 || f.ExternalsTimeout <= 0 {
-		errs = append(errs, errors.New("--externals-max-calls, --externals-max-bytes and --externals-timeout must be above 0"))
+	if f.ExternalsMaxCalls <= 0 || f.ExternalsMaxBytes <= 0 || f.ExternalsMaxTime <= 0 || f.ExternalsTimeout <= 0 {
+		errs = append(errs, errors.New("--externals-max-calls, --externals-max-bytes, --externals-max-time and --externals-timeout must be above 0"))
 	} else if _, err := f.limits().Resolve(); err != nil {
 		errs = append(errs, fmt.Errorf("--externals: %w", err))
 	}
@@ -56,7 +57,7 @@ func readServers(path string) ([]externals.Server, error) {
 }
 
 func (f externalsFlags) limits() sandbox.ExternalsLimits {
-	return sandbox.ExternalsLimits{Calls: f.ExternalsMaxCalls, Bytes: int64(f.ExternalsMaxBytes), Timeout: f.ExternalsTimeout}
+	return sandbox.ExternalsLimits{Calls: f.ExternalsMaxCalls, Bytes: int64(f.ExternalsMaxBytes), Time: f.ExternalsMaxTime, Timeout: f.ExternalsTimeout}
 }
 
 // errNoCarrier refuses what would fail at each call.

@@ -116,6 +116,23 @@ func TestKeeperDescriptors(t *testing.T) {
 	}
 }
 
+// The budgets go with each call to the kernel, which keeps them.
+func TestExternalsBudgets(t *testing.T) {
+	t.Parallel()
+	file := otherServer(t, rand.Text())
+	for want, flags := range map[string][]string{
+		"{Calls:100 Bytes:67108864 Time:10m0s Timeout:1m0s}\n": nil,
+		"{Calls:7 Bytes:2097152 Time:1m30s Timeout:5s}\n":      {"--externals-max-calls", "7", "--externals-max-bytes", "2MiB", "--externals-max-time", "90s", "--externals-timeout", "5s"},
+	} {
+		if got := runFake(t, "", append(append([]string{"exec", "--externals", file}, flags...), "limits")...); got.code != 0 || got.stdout != want {
+			t.Errorf("%+v; want %s", got, want)
+		}
+	}
+	if got := runFake(t, "", "exec", "--externals", file, "--externals-max-time", "0s", "limits"); got.code != exitUsage || !strings.Contains(got.stderr, "must be above 0") {
+		t.Errorf("no time at all: %+v", got)
+	}
+}
+
 func TestExternalsFaults(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "mcp.json")

@@ -61,11 +61,14 @@ func execute(code string) map[string]any {
 	return map[string]any{"jsonrpc": "2.0", "method": "tools/call", "params": map[string]any{"name": "execute_python", "arguments": map[string]any{"code": code}}}
 }
 
+var hello = map[string]any{"jsonrpc": "2.0", "method": "initialize", "params": map[string]any{
+	"protocolVersion": "2025-06-18", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "t", "version": "1"}}}
+
 func TestExternalsServed(t *testing.T) {
 	t.Parallel()
 	mark := rand.Text()
-	file := otherServer(t, mark)
-	p, err := startPeer(exec.Command("fake-sandbox", "serve", "--externals", file))
+	file, audit := otherServer(t, mark), filepath.Join(t.TempDir(), "audit")
+	p, err := startPeer(exec.Command("fake-sandbox", "serve", "--externals", file, "--audit-log", audit))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,12 +80,20 @@ func TestExternalsServed(t *testing.T) {
 		}
 		return r
 	}
-	hello := map[string]any{"protocolVersion": "2025-06-18", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "t", "version": "1"}}
-	ask(map[string]any{"jsonrpc": "2.0", "method": "initialize", "params": hello})
+	ask(hello)
 	r := ask(execute(`external other execute_python {"code":"print hi"}`))
 	if !strings.Contains(string(r.Result.Structured.Output), `"stdout":"hi\n"`) || len(r.Result.Structured.Calls) != 1 || !r.Result.Structured.Calls[0].OK ||
 		!strings.Contains(r.Result.Content[0].Text, "calls: other.execute_python (ok, ") {
 		t.Errorf("a call: %+v", r)
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) { // no call waits for it
+		line, err := os.ReadFile(audit)
+		if err == nil && strings.Contains(string(line), `"externals":{"other.execute_python":1}`) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the audit log: %s, %v", line, err)
+		}
 	}
 	r = ask(map[string]any{"jsonrpc": "2.0", "method": "tools/list"})
 	if d := r.Result.Tools[1].Description; r.Result.Tools[1].Name != "execute_python" || !strings.HasSuffix(d, "\n- other (A sandbox): execute_cli, execute_python, reset_session") {

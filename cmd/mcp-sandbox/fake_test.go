@@ -158,6 +158,8 @@ func (f *fakePython) run(ctx context.Context, _ string, n int, req sandbox.Reque
 		c := f.cfg
 		res.Stdout = fmt.Sprintf("python=%s mounts=%v memory=%d tasks=%d disk=%d env=%q workspace=%s readonly=%v outputs=%d apart=%v warm=%d preload=%v\n",
 			c.Python, c.Mount, c.Memory, c.MaxTasks, c.MaxDisk, c.Env, c.workspace, c.readOnly, c.MaxOutput, c.apart, c.Warm, c.Preload)
+	case "limits":
+		res.Stdout = fmt.Sprintf("%+v\n", req.ExternalsLimits)
 	case "external": // SERVER TOOL JSON
 		words := strings.SplitN(rest, " ", 3)
 		begin := time.Now()

@@ -22,17 +22,25 @@ var flagTests = map[string]string{
 	"help": "version.txtar",
 
 	// wallFlags
-	"python":     "TestAnalyst",
-	"mount":      "wall.txtar",
-	"memory":     "TestPlotUnderEachCap effects.txtar",
-	"max-tasks":  "TestPlotUnderEachCap effects.txtar",
-	"max-disk":   "TestPlotUnderEachCap effects.txtar",
-	"max-output": "TestMaxOutput",
-	"env":        "wall.txtar",
+	"wall":         "TestGuardianOutlivesServer doctor.txtar TestSRTKilled",
+	"srt-settings": "wall.txtar",
+	"allow-domain": "TestAllowDomain TestNetwork",
+	"python":       "TestAnalyst",
+	"mount":        "wall.txtar",
+	"memory":       "TestPlotUnderEachCap effects.txtar",
+	"max-tasks":    "TestPlotUnderEachCap effects.txtar",
+	"max-disk":     "TestPlotUnderEachCap effects.txtar",
+	"max-output":   "TestMaxOutput",
+	"env":          "wall.txtar",
 
 	// warmFlags
 	"warm":    "effects.txtar TestWarm TestResetWarmsUp",
 	"preload": "effects.txtar TestPreloadThatHarms TestPreloadThatFails",
+
+	// packageFlags
+	"requirements":               "TestRequirements doctor.txtar",
+	"cache-dir":                  "TestRequirements",
+	"dangerously-build-packages": "TestBuildPackages TestMakeEnvironmentRunsNoSource",
 
 	// callFlags
 	"timeout":     "effects.txtar wall.txtar",
@@ -82,6 +90,13 @@ var flagTests = map[string]string{
 	"max-hibernated":  "TestMaxHibernated",
 	"checkpoint":      "effects.txtar",
 	"max-running":     "effects.txtar",
+
+	// externalsFlags
+	"externals":           "TestExternalsServed TestOfficialUpstreams",
+	"externals-max-calls": "TestOfficialUpstreams TestExternalsBudgets",
+	"externals-max-bytes": "TestExternalsBudgets TestExternalBytes",
+	"externals-max-time":  "TestExternalsBudgets TestExternalTime",
+	"externals-timeout":   "TestExternalsBudgets TestExternalTime",
 
 	// execFlags and doctorFlags
 	"cli":  "exec.txtar",

@@ -126,6 +126,7 @@ print(missing or 6 * 7)`
 
 func TestHosts(t *testing.T) {
 	sandboxtest.Require(t, os.Geteuid() == 0, "only root can make such hosts")
+	t.Parallel() // it waits, most of the time
 	// Where an ordinary user finds both.
 	dir, err := os.MkdirTemp("", "hosts-")
 	if err != nil {

@@ -1,6 +1,8 @@
 package main_test
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,6 +27,36 @@ func TestRequirements(t *testing.T) {
 		}
 		if strings.Contains(stderr, "packages: ") != told || told && !strings.Contains(stderr, "made "+cache) {
 			t.Errorf("run %d says:\n%s", i, stderr)
+		}
+	}
+}
+
+// A package that comes as source runs its code where that is allowed by name, and there alone.
+func TestBuildPackages(t *testing.T) {
+	t.Parallel()
+	server, dir := binary(t), t.TempDir()
+	mark := filepath.Join(dir, "ran")
+	for name, text := range map[string]string{
+		"requirements.txt":    "demo @ file://" + dir + "/demo\n",
+		"demo/pyproject.toml": "[build-system]\nrequires = []\nbuild-backend = \"b\"\nbackend-path = [\".\"]\n[project]\nname = \"demo\"\nversion = \"1.0\"\n",
+		"demo/b.py":           fmt.Sprintf("open(%q, 'w')\ndef build_wheel(*a, **k): raise SystemExit('built')\n", mark),
+	} {
+		name = filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := []string{server, "exec", "--requirements", filepath.Join(dir, "requirements.txt"), "--cache-dir", filepath.Join(dir, "cache"), "1"}
+	for _, allowed := range []bool{false, true} {
+		if allowed {
+			args = append(args, "--dangerously-build-packages")
+		}
+		_, stderr, err := tryFor(t, 5*time.Minute, t.TempDir(), []string{"PIP_NO_INDEX=1", "UV_OFFLINE=1"}, args...)
+		if err == nil || !strings.Contains(stderr, "--dangerously-build-packages") { // the one names the remedy, the other warns
+			t.Errorf("allowed %v: %v\n%s", allowed, err, stderr)
+		}
+		if _, err := os.Stat(mark); (err == nil) != allowed {
+			t.Fatalf("allowed %v: %v\n%s", allowed, err, stderr)
 		}
 	}
 }

@@ -54,7 +54,7 @@ func (f notes) longest(n int) []string {
 }
 
 // official writes a file of the official servers; url, unless it is empty, is where
-// server-everything is reached.
+// server-everything is reached; else it gets env.
 func official(t testing.TB, folder, url string, env map[string]string) string {
 	t.Helper()
 	node := installed(t, "MCP_SANDBOX_TEST_NODE")
@@ -70,7 +70,15 @@ func official(t testing.TB, folder, url string, env map[string]string) string {
 	}
 	memory := run("memory", map[string]string{"MEMORY_FILE_PATH": filepath.Join(t.TempDir(), "memory.jsonl")})
 	memory["allowDestructive"] = true
-	data, err := json.Marshal(map[string]any{"mcpServers": map[string]any{"everything": everything, "files": run("filesystem", nil, folder), "memory": memory}})
+	servers := map[string]any{"everything": everything, "files": run("filesystem", nil, folder), "memory": memory}
+	if len(env) > 0 { // what is secret there is one in a header too
+		headers := map[string]any{}
+		for name, secret := range env {
+			headers["X-"+name] = "Bearer " + backwards(secret)
+		}
+		servers["closed"] = map[string]any{"url": "http://127.0.0.1:1/mcp", "headers": headers}
+	}
+	data, err := json.Marshal(map[string]any{"mcpServers": servers})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,6 +204,9 @@ def holds(data):
     return any(data[m.end():m.end() + len(b)] == b.encode() for m in re.finditer(re.escape(a.encode()), data))
 found = []
 if b in externals.everything.get_env(): found.append("get_env")
+try: externals.closed.tool()
+except ToolError as e:
+    if b in repr(e) + repr(e.__dict__): found.append("closed")
 for name in glob.glob("/proc/*/environ") + glob.glob("/proc/*/cmdline") + glob.glob("/proc/*/task/*/comm"):
     try:
         if holds(open(name, "rb").read()): found.append(name)
@@ -314,10 +325,11 @@ ten = sorted(sizes, key=size, reverse=True)[:10]
 	}
 
 	probeSecret(t, p, secret)
+	probeSecret(t, p, backwards(secret)) // of the header
 	if err := p.end(); err != nil {
 		t.Error(err)
 	}
-	if strings.Contains(p.stderr.String(), secret) {
+	if log := p.stderr.String(); strings.Contains(log, secret) || strings.Contains(log, backwards(secret)) {
 		t.Error("the log holds the secret")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -35,6 +36,7 @@ func TestForgedExternalFrames(t *testing.T) {
 		"answers taken that nobody sent":   {`{"op":"taken","cell":1,"id":0,"taken":5}` + "\n"},
 		"a negative count":                 {`{"op":"taken","cell":1,"id":0,"taken":-5}` + "\n"},
 		"more calls than are allowed":      {call, strings.Replace(call, `"id":1`, `"id":2`, 1), strings.Replace(call, `"id":1`, `"id":3`, 1)},
+		"a flood that calls nothing":       slices.Repeat([]string{`{"op":"cancel","cell":1,"id":7}` + "\n"}, 400),
 		"a frame longer than a pipe takes": {call + strings.Repeat(" ", 4096)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -245,7 +247,8 @@ func FuzzDecodeExternal(f *testing.F) {
 		}
 		e := &externals{cell: 1, limits: sandbox.ExternalsLimits{Calls: 3, Bytes: 1 << 20}, pending: map[uint64]*external{}, moved: make(chan struct{}), running: make(chan struct{}, 1),
 			done: make(chan struct{}), to: sandbox.Functions{}, send: func(byte, []byte) error { return nil }, broken: func(error) {}}
-		e.ctx, e.cancel = context.WithCancel(context.Background())
+		e.clock.limit = time.Minute
+		e.ctx, e.cancel = context.WithCancelCause(context.Background())
 		if err == nil {
 			_ = e.take(h, data)
 		}
@@ -277,4 +280,44 @@ func BenchmarkExternalCall(b *testing.B) {
 		}
 		b.ReportMetric(median/1e3, "µs/median")
 	})
+}
+
+// An interrupt may come between any two lines of the kernel's own: no byte of the
+// channel is lost by it, and no answer goes to another call.
+func TestInterruptStormAmongExternals(t *testing.T) {
+	client := interpreter(t, "python3")
+	code := `import os, signal, threading, time
+begun, right, hit = False, 0, 0
+def storm():
+    while not begun: time.sleep(0.001)
+    while right < 300:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.0007)
+others = []
+def beside():
+    for i in range(300):
+        others.append(externals.demo.echo(n=-i)['n'] == -i)
+externals.demo.echo(0)
+threads = [threading.Thread(target=f) for f in (storm, beside)]
+for t in threads: t.start()
+while right < 300 and hit < 100000:
+    try:
+        begun = True
+        right += externals.demo.echo(n=right)['n'] == right
+    except KeyboardInterrupt:
+        hit += 1
+while True:
+    try:
+        for t in threads: t.join()
+        break
+    except KeyboardInterrupt:
+        pass
+`
+	// A storm's last signal may still be under way: it may end this call, and no more.
+	res, err := client.Run(t.Context(), sandbox.Request{Code: code, Timeout: time.Minute, Externals: demo(nil), ExternalsLimits: sandbox.ExternalsLimits{Calls: 200_000}})
+	t.Logf("%s %s, %d calls", res.Status, res.Error, len(res.Calls))
+	if err != nil || res.State != sandbox.StateNew {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	cell{code: "[right, hit > 0, len(others), all(others), externals.demo.echo(5)['n']]", output: "[300,true,300,true,5]", calls: "demo.echo"}.run(t, client, sandbox.Request{Externals: demo(nil)})
 }

@@ -19,6 +19,7 @@ import (
 const (
 	maxExternalLists = 200         // lists of tools in one call of a session
 	externalWindow   = 2 << 20     // bytes of answers that the worker may be behind with when another is sent
+	slack            = 100         // frames
 	externalGrace    = time.Second // for calls to heed that their context has ended
 )
 
@@ -31,7 +32,7 @@ type externals struct {
 	send    func(kind byte, payload []byte) error // one frame to the interpreter
 	broken  func(error)                           // what was sent is malformed
 	ctx     context.Context                       // of the calls; ends when the code is to end
-	cancel  context.CancelFunc
+	cancel  context.CancelCauseFunc
 	running chan struct{} // holds a token for each call under way
 	done    chan struct{} // closed when nothing is sent any longer
 	wg      sync.WaitGroup
@@ -43,7 +44,9 @@ type externals struct {
 	pending map[uint64]*external
 	calls   int
 	lists   int
+	asides  int   // frames that begin nothing
 	bytes   int64 // of arguments and results
+	clock   clock // of the time that calls took together
 	log     []*external
 	sent    int64         // bytes of answers
 	taken   int64         // of these, as the worker says
@@ -55,7 +58,9 @@ type external struct {
 	id           uint64
 	server, tool string // a list has no tool
 	size         int
-	arguments    []byte // so far
+	got          int    // bytes of arguments so far
+	arguments    []byte // these, unless it is refused already
+	refused      bool   // its bytes are beyond what is allowed
 	under        bool   // it has all its arguments
 	ctx          context.Context
 	cancel       context.CancelFunc
@@ -78,7 +83,8 @@ func newExternals(ctx context.Context, c *Client, req sandbox.Request) (*externa
 		to: req.Externals, limits: limits, send: c.send, broken: c.fail, running: make(chan struct{}, sandbox.MaxExternalsRunning),
 		done: make(chan struct{}), pending: map[uint64]*external{}, moved: make(chan struct{}),
 	}
-	e.ctx, e.cancel = context.WithCancel(ctx)
+	e.ctx, e.cancel = context.WithCancelCause(ctx)
+	e.clock.limit = limits.Time
 	c.mu.Lock()
 	c.cells++
 	e.cell = c.cells
@@ -141,6 +147,12 @@ func (e *externals) take(h externalHead, data []byte) error {
 		close(e.moved)
 		e.moved = make(chan struct{})
 	}
+	if h.Op == "cancel" || h.Op == "taken" {
+		// Of the former there is one for a call, of the latter one for a mebibyte.
+		if e.asides++; e.asides > e.limits.Calls+maxExternalLists+int(e.limits.Bytes>>20)+slack {
+			return fmt.Errorf("%w: external: a flood", errFrame)
+		}
+	}
 	x := e.pending[h.ID]
 	switch h.Op {
 	case "call", "list":
@@ -152,16 +164,22 @@ func (e *externals) take(h externalHead, data []byte) error {
 		if x != nil { // else its answer has passed it
 			x.cancel()
 			delete(e.pending, h.ID)
+			if !x.under {
+				x.arguments = nil // the log keeps x
+			}
 		}
 		return nil
 	case "taken":
 		return nil
 	}
-	if x == nil || x.under || len(x.arguments)+len(data) > x.size {
+	if x == nil || x.under || x.got+len(data) > x.size {
 		return fmt.Errorf("%w: external: arguments of no call", errFrame)
 	}
-	x.arguments = append(x.arguments, data...)
-	if x.under = len(x.arguments) == x.size; x.under {
+	x.got += len(data)
+	if !x.refused { // what is beyond the budget must not be heaped up here either
+		x.arguments = append(x.arguments, data...)
+	}
+	if x.under = x.got == x.size; x.under {
 		e.wg.Go(func() { e.run(x) })
 	}
 	return nil
@@ -181,6 +199,7 @@ func (e *externals) begin(h externalHead) (*external, error) {
 	} else {
 		e.calls++
 		e.bytes += int64(h.Size)
+		x.refused = e.overweight() != nil
 		if len(e.log) < sandbox.MaxExternalsListed {
 			e.log = append(e.log, x)
 		}
@@ -200,6 +219,8 @@ func (e *externals) run(x *external) {
 	var known *sandbox.ExternalError
 	switch {
 	case err == nil:
+	case errors.Is(context.Cause(x.ctx), errTimeSpent):
+		body = encodeFault(sandbox.ExternalDenied, e.timeSpent().Error())
 	case e.ctx.Err() != nil:
 		body = encodeFault("ended", "the call was interrupted")
 	case x.ctx.Err() != nil: // the guest has given it up, and waits for no answer
@@ -218,6 +239,9 @@ func (e *externals) run(x *external) {
 
 // ask has the tool called; ok is whether it says that it did its work.
 func (e *externals) ask(x *external) (body []byte, ok bool, err error) {
+	if x.refused {
+		return nil, false, e.weigh(0)
+	}
 	if x.tool != "" && !isObject(x.arguments) {
 		err := fmt.Errorf("%w: external: arguments that are no JSON object", errFrame)
 		e.broken(err)
@@ -234,13 +258,14 @@ func (e *externals) ask(x *external) (body []byte, ok bool, err error) {
 	if err := e.admit(x); err != nil {
 		return nil, false, err
 	}
+	defer e.leave()
 	if x.tool == "" {
 		tools, err := e.to.Tools(ctx, x.server)
 		if err == nil {
 			body, err = encodeTools(tools)
 		}
 		if err == nil {
-			err = e.pay(len(body))
+			err = e.weigh(len(body))
 		}
 		return body, err == nil, late(ctx, err)
 	}
@@ -249,7 +274,7 @@ func (e *externals) ask(x *external) (body []byte, ok bool, err error) {
 		body, err = encodeResult(r)
 	}
 	if err == nil {
-		err = e.pay(len(body))
+		err = e.weigh(len(body))
 	}
 	return body, !r.IsError, late(ctx, err)
 }
@@ -263,40 +288,11 @@ func late(ctx context.Context, err error) error {
 	return err
 }
 
-// admit says whether a call may begin, and that it does.
-func (e *externals) admit(x *external) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.stopped {
-		return context.Canceled
-	}
-	x.begun = time.Now()
-	return e.spent()
-}
-
-// pay counts the bytes of a result.
-func (e *externals) pay(size int) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.bytes += int64(size)
-	return e.spent()
-}
-
-// spent is the fault of a call whose bytes are beyond what is allowed. mu is held.
-func (e *externals) spent() error {
-	if e.bytes <= e.limits.Bytes {
-		return nil
-	}
-	return &sandbox.ExternalError{
-		Fault: sandbox.ExternalDenied,
-		Text:  fmt.Sprintf("the arguments and results of the external tools called are more than the %s that one call of the session may move", Bytes(e.limits.Bytes)),
-	}
-}
-
 // end puts down how a call ended.
 func (e *externals) end(x *external, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	x.arguments = nil // the log keeps x
 	if !e.closed && !x.begun.IsZero() {
 		x.took, x.ok = time.Since(x.begun), ok
 	}
@@ -334,7 +330,7 @@ func (e *externals) stop() {
 	e.mu.Lock()
 	e.stopped = true
 	e.mu.Unlock()
-	e.cancel()
+	e.cancel(nil)
 }
 
 // close ends it, with the call it belongs to, and waits for the calls under way. One that
@@ -356,6 +352,7 @@ func (e *externals) close() {
 		}
 	}
 	close(e.done)
+	e.clock.stop()
 	e.mu.Unlock()
 	gone := make(chan struct{})
 	go func() {

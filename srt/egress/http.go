@@ -1,6 +1,8 @@
 package egress
 
 import (
+	"bufio"
+	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -172,13 +174,29 @@ func (f *flow) send(c *client, h head, t target, path string) error {
 		_, err := io.CopyN(up, from, length)
 		return err
 	}
-	w := httputil.NewChunkedWriter(up)
+	return copyChunked(up, from)
+}
+
+// copyChunked passes a chunked body on, to its very end: what was left of it behind the last
+// chunk would be taken for a request that follows. Fields that stand there are dropped.
+func copyChunked(dst io.Writer, src io.Reader) error {
+	from, w := bufio.NewReader(src), httputil.NewChunkedWriter(dst)
 	if _, err := io.Copy(w, httputil.NewChunkedReader(from)); err != nil {
 		return err
+	}
+	for read, blank := 0, false; !blank; {
+		line, err := from.ReadSlice('\n') // a longer one than the buffer is an error
+		if err != nil {
+			return err
+		}
+		if read += len(line); read > maxHead {
+			return errTooLong
+		}
+		blank = len(bytes.TrimRight(line, "\r\n")) == 0
 	}
 	if err := w.Close(); err != nil {
 		return err
 	}
-	_, err = io.WriteString(up, "\r\n")
+	_, err := io.WriteString(dst, "\r\n")
 	return err
 }

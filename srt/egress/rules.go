@@ -227,7 +227,7 @@ func (r Rules) judgeAddress(t target, g grant, addr netip.Addr, own []netip.Addr
 	if g.local && addr.IsLoopback() {
 		return nil
 	}
-	if !public(addr) || slices.Contains(own, addr) {
+	if !public(addr) || slices.ContainsFunc(faces(addr), func(a netip.Addr) bool { return slices.Contains(own, a) }) {
 		return refuse("%v leads to an address that is not public: such a one is reached only where --allow-domain names the address itself.", t)
 	}
 	return nil

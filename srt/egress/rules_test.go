@@ -193,6 +193,7 @@ func TestJudgeAddress(t *testing.T) {
 		{"localhost:80", "::1", true},
 		{"localhost:80", "10.0.0.6", false},
 		{"example.org:443", "5.5.5.5", false}, // this machine
+		{"example.org:443", "64:ff9b::5.5.5.5", false},
 		{"example.org:443", "9.9.9.9", false},
 		{"example.org:443", "64:ff9b::9.9.9.9", false},
 		{"example.org:443", "1.1.1.1", false},

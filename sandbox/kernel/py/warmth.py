@@ -40,7 +40,6 @@ def warm(worker, wanted):
     """Import the modules wanted, by name; what is wrong with the first that fails, "" if none is."""
     while worker.chores:
         worker.chores.pop()()
-    load("tools")  # the first call may offer some
     said = elsewhere(worker, wanted) if wanted else ""
     worker.settle()
     rehearsal.rehearse(worker)

@@ -247,7 +247,7 @@ func (c *Config) partlyDenied(workspace string) (asks []ask) {
 		for _, place := range c.writableNow(workspace) {
 			if within(at, place) || p.isPattern() && within(place, at) {
 				why := fmt.Sprintf("%s is about a part of %s, which code can write as a whole or not at all", p.text, place)
-				asks = append(asks, ask{p.key, why, []string{WallSRT}})
+				asks = append(asks, ask{key: p.key, why: why})
 			}
 		}
 	}
@@ -290,9 +290,6 @@ func (c Config) unhonoured(wall string, shown []string) error {
 		if !slices.Contains(a.walls, wall) {
 			fault(a.key, a.why)
 		}
-	}
-	if wall == WallSRT { // which takes the list as it is
-		return errors.Join(errs...)
 	}
 	if c.Workspace != "" {
 		shown = append(slices.Clone(shown), c.Workspace)

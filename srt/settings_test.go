@@ -41,7 +41,7 @@ func TestParseSettings(t *testing.T) {
 		{"credentials", settingsText("", "", `, "credentials": {"files": [{"path": "~/.netrc", "mode": "deny"}], "envVars": [{"name": "TOKEN", "mode": "hide"}]}`),
 			[]string{`credentials.envVars[0].mode: expected "deny" or "mask"`}},
 		{"a range", settingsText(`, "deniedResolvedAddresses": ["10.1.0.0/16", "x"]`, "", ""), []string{"deniedResolvedAddresses[1]: expected an address"}},
-		{"too much", strings.Repeat(" ", maxSettings+1), []string{"are more than 1 MiB"}},
+		{"too much", strings.Repeat(" ", MaxSettings+1), []string{"are more than 1 MiB"}},
 	} {
 		_, err := ParseSettings([]byte(tt.text), "/home/me", "/work")
 		if len(tt.want) == 0 && err != nil {
@@ -101,7 +101,15 @@ func settle(t *testing.T, filesystem, home, dir string, cfg Config) (Config, err
 	}
 	cfg.Settings, cfg.Limits = s, sandbox.Limits{}
 	cfg, err = cfg.resolve()
-	return cfg, errors.Join(err, cfg.unhonoured(WallNative, []string{"/usr", "/etc/localtime"}))
+	shown := []string{"/usr", "/etc/localtime"}
+	// No wall gives a part of a directory: what one of them refuses, all do.
+	for _, wall := range []string{WallSRT, WallLandlock} {
+		native, other := cfg.unhonoured(WallNative, shown), cfg.unhonoured(wall, shown)
+		if fmt.Sprint(other) != strings.ReplaceAll(fmt.Sprint(native), "the wall "+WallNative, "the wall "+wall) {
+			t.Errorf("%s: the wall %s says %v, and native %v", filesystem, wall, other, native)
+		}
+	}
+	return cfg, errors.Join(err, cfg.unhonoured(WallNative, shown))
 }
 
 func TestSettingsOfFiles(t *testing.T) {

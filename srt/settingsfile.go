@@ -10,16 +10,16 @@ import (
 	"strconv"
 )
 
-// maxSettings bounds a settings file, in bytes.
-const maxSettings = 1 << 20
+// MaxSettings bounds a settings file, in bytes.
+const MaxSettings = 1 << 20
 
 // ParseSettings reads a settings file of Anthropic's Sandbox Runtime, as of its version
 // 0.0.83. home is what "~" stands for, dir is where relative paths begin: both absolute. All
 // faults are returned together, each with the path of its key. A key that is not known is
 // one: to pass it over could be to pass over what keeps code in.
 func ParseSettings(data []byte, home, dir string) (Settings, error) {
-	if len(data) > maxSettings {
-		return Settings{}, fmt.Errorf("settings of %d bytes are more than %s", len(data), size(maxSettings))
+	if len(data) > MaxSettings {
+		return Settings{}, fmt.Errorf("settings of more than %s", size(MaxSettings))
 	}
 	r := &settingsReader{s: Settings{given: true, home: home, dir: dir}}
 	if !json.Valid(data) {

@@ -224,6 +224,9 @@ func (l *Local) try(ctx context.Context, name string) (err error) {
 		}
 	}()
 	shown := slices.Concat(systemDirs, etc, l.python.Prefixes)
+	if name == WallSRT {
+		shown = append(shown, systemReads...)
+	}
 	if err := errors.Join(l.wall.admits(l.cfg, l.python.Prefixes), l.cfg.unhonoured(name, shown)); err != nil {
 		return infra(failed(layerPolicy, unadmitted{err}))
 	}

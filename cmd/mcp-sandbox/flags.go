@@ -3,9 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -205,9 +207,9 @@ func (f wallFlags) settings() (s srt.Settings, err error) {
 			err = fmt.Errorf("--srt-settings: %s: %w", f.SRTSettings, err)
 		}
 	}()
-	data, err := os.ReadFile(f.SRTSettings)
+	data, err := readSome(f.SRTSettings, srt.MaxSettings+1) // one more, which is too many
 	if err != nil {
-		return s, errors.Unwrap(err) // whose text names the file, too
+		return s, err
 	}
 	dir, err := os.Getwd()
 	if err != nil {
@@ -215,6 +217,21 @@ func (f wallFlags) settings() (s srt.Settings, err error) {
 	}
 	home, _ := os.UserHomeDir() // without one, ~ is refused
 	return srt.ParseSettings(data, home, dir)
+}
+
+// readSome reads at most n bytes of a file. A pipe that nobody writes to is empty, and does
+// not hold the server up.
+func readSome(path string, n int64) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, errors.Unwrap(err) // whose text names the file, too
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, n))
+	if named := (*os.PathError)(nil); errors.As(err, &named) {
+		err = named.Err
+	}
+	return data, err
 }
 
 func (f *warmFlags) check() error {

@@ -35,9 +35,21 @@ func canConfine() error {
 // namespaceRemedy is what helps where bubblewrap gets no namespaces.
 func namespaceRemedy() string { return usernsRemedy(os.ReadFile) }
 
+// errNotBelow is a child inside that the kernel does not show below the keeper.
+var errNotBelow = errors.New("the child inside is not among the processes that srt has started")
+
 // findInside finds the process that has a number in a namespace below keeper, and runs exe
-// as the child inside: nothing of the guest's runs yet, so that nobody can pretend.
-func findInside(keeper, number int, exe string) (kin, error) {
+// as the child inside: nothing of the guest's runs yet, so that nobody can pretend. It waits
+// for us, and may be missed where srt's other helpers begin and end meanwhile.
+func findInside(keeper, number int, exe string) (found kin, err error) {
+	for end := time.Now().Add(2 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if found, err = lookInside(keeper, number, exe); !errors.Is(err, errNotBelow) || time.Now().After(end) {
+			return found, err
+		}
+	}
+}
+
+func lookInside(keeper, number int, exe string) (kin, error) {
 	want := []byte(exe + "\x00be-child\x00" + verbInside + "\x00")
 	for _, pid := range descendants(keeper, nil)[1:] {
 		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
@@ -53,7 +65,7 @@ func findInside(keeper, number int, exe string) (kin, error) {
 		}
 		return kin{first: pid, namespace: true, number: number}, nil
 	}
-	return kin{}, errors.New("the child inside is not among the processes that srt has started")
+	return kin{}, errNotBelow
 }
 
 // numbersOf are those of a process in this PID namespace and all below that it is in.

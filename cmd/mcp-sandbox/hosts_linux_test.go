@@ -46,7 +46,7 @@ func hosts() []host {
 		{name: "no cgroups, user", script: noCgroups + "exec setpriv --reuid 12345 --regid 12345 --clear-groups --no-new-privs \"$@\""},
 		{name: "a container's usual hardening", script: "umount -R -l /sys\n" + ownTmp + readOnlyRoot + "exec setpriv --no-new-privs \"$@\""},
 		{name: "cgroups that can't be written", script: "for d in /sys/fs/cgroup /sys/fs/cgroup/*; do ! mountpoint -q $d || mount -o remount,bind,ro $d; done\n" + goOn},
-		{name: "processes of others are hidden", script: "mount -o remount,hidepid=2 /proc\nexec setpriv --reuid 12345 --regid 12345 --clear-groups \"$@\""},
+		{name: "processes of others are hidden", script: "mount -t proc -o hidepid=2 proc /proc\nexec setpriv --reuid 12345 --regid 12345 --clear-groups \"$@\""},
 		{name: "root of a user namespace", ids: true, script: goOn},
 		{name: "root without CAP_SYS_ADMIN", script: "exec setpriv --bounding-set -sys_admin --inh-caps -all \"$@\""},
 		{name: "root without CAP_SYS_ADMIN, a workspace of the session's own", script: "cd /\nexec setpriv --bounding-set -sys_admin --inh-caps -all \"$@\""},

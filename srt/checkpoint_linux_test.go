@@ -103,6 +103,7 @@ func TestStandbyGivenUp(t *testing.T) {
 
 // Memory is short because the call has taken it: what was there before the call is restored.
 func TestMemoryRestored(t *testing.T) {
+	sideBySide(t)
 	asEachUser(t, func(t *testing.T) {
 		for name, code := range map[string]string{
 			"children":        "x = 2\nimport time\nfor _ in range(4):\n    if os.fork() == 0:\n        b = bytearray(b'1') * (150 << 20)\n        time.sleep(20)\n        os._exit(0)\ntime.sleep(20)",

@@ -177,6 +177,7 @@ var timeOfRoot = regexp.MustCompile(`(?m)^(d\S+ +\d+ \S+ +\S+ +\d+) .* \.\.$`)
 
 // What people type gives what bash gives, byte for byte, and ends as it does.
 func TestHonestCommands(t *testing.T) {
+	sideBySide(t)
 	asEachUser(t, func(t *testing.T) {
 		l, s := commandSession(t, Config{Limits: sandbox.Limits{Output: 16 << 20}}, allowlist.Options{})
 		dataTree(t, s.workspace)

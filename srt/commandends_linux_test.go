@@ -104,6 +104,7 @@ func TestScratchIsEmptied(t *testing.T) {
 
 // A stage that was killed at the limit of memory is no success, wherever it stands.
 func TestCommandsOutOfMemoryInAPipe(t *testing.T) {
+	sideBySide(t)
 	asEachUser(t, func(t *testing.T) {
 		s := besides(t, sandbox.Limits{Memory: 256 * mib})
 		for _, line := range []string{

@@ -204,6 +204,7 @@ func TestCommandsEnd(t *testing.T) {
 // What does not fit into memory is sorted on /tmp; what goes beyond the limit
 // of memory, with /tmp in it, ends the line and no more.
 func TestCommandsAndMemory(t *testing.T) {
+	sideBySide(t)
 	asEachUser(t, func(t *testing.T) {
 		s := lazily(t, withCommands(t, Config{}))
 		do(t, s, `

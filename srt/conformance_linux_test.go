@@ -56,6 +56,7 @@ func opener(l *Local) func(t *testing.T) sandbox.Session {
 }
 
 func TestEscape(t *testing.T) {
+	sideBySide(t)
 	asEachUser(t, func(t *testing.T) {
 		l := local(t, Config{Limits: small})
 		sandboxtest.Escape(t, opener(l), sandboxtest.Bait(t, small))
@@ -64,6 +65,7 @@ func TestEscape(t *testing.T) {
 
 // The whole contract: root's sessions start cold, an ordinary user's were ready.
 func TestConformance(t *testing.T) {
+	sideBySide(t)
 	asEachUser(t, func(t *testing.T) {
 		cfg, open := Config{Limits: small, Commands: wholeList(t)}, opener
 		if os.Geteuid() != 0 {

@@ -10,14 +10,6 @@ import (
 	"mcp-sandbox/sandbox/sandboxtest"
 )
 
-// sideBySide lets a test that waits for a test binary of another user's wait beside others. In
-// that binary itself it does nothing: there the environment may be changed.
-func sideBySide(t *testing.T) {
-	if os.Geteuid() == 0 {
-		t.Parallel()
-	}
-}
-
 // landlockExceptions are the probes that get another verdict behind the wall landlock, with
 // the reasons, which SECURITY.md gives too.
 var landlockExceptions = map[string]string{
@@ -26,7 +18,6 @@ var landlockExceptions = map[string]string{
 }
 
 func TestLandlockEscape(t *testing.T) {
-	sideBySide(t)
 	asUser(t, func(t *testing.T) {
 		l := local(t, Config{Wall: WallLandlock, Limits: small})
 		env := sandboxtest.Bait(t, small)
@@ -44,7 +35,6 @@ var landlockLacks = map[sandboxtest.Ability]string{
 }
 
 func TestLandlockConformance(t *testing.T) {
-	sideBySide(t)
 	asUser(t, func(t *testing.T) {
 		l := local(t, Config{Wall: WallLandlock, Limits: small, Commands: wholeList(t)})
 		sandboxtest.Run(t, opener(l), sandboxtest.Abilities{Limits: small, Lacks: landlockLacks})
@@ -80,7 +70,6 @@ func TestLandlockLacks(t *testing.T) {
 
 // A fork bomb that nothing but the guardian's and the supervisor's kill(-1) is sure to end.
 func TestLandlockForkBomb(t *testing.T) {
-	sideBySide(t)
 	asUser(t, func(t *testing.T) {
 		s := opener(local(t, Config{Wall: WallLandlock, Limits: small}))(t)
 		code := "import os\nwhile True:\n    try:\n        if os.fork() == 0: os.setsid()\n    except OSError: pass"

@@ -22,6 +22,14 @@ const testPython = "/usr/bin/python3" // where an ordinary user finds one too
 // clientPython names an interpreter that has pip and requests.
 const clientPython = "MCP_SANDBOX_TEST_CLIENT_PYTHON"
 
+// sideBySide lets a long test run beside others. In the test binary of an ordinary user it
+// does nothing: there the environment may be changed, and nothing else runs.
+func sideBySide(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Parallel()
+	}
+}
+
 // asEachUser runs test as who we are and, where that is root, once more as an ordinary
 // user, in a test binary of its own.
 func asEachUser(t *testing.T, test func(*testing.T)) {

@@ -41,7 +41,7 @@ func TestParseSettings(t *testing.T) {
 		{"credentials", settingsText("", "", `, "credentials": {"files": [{"path": "~/.netrc", "mode": "deny"}], "envVars": [{"name": "TOKEN", "mode": "hide"}]}`),
 			[]string{`credentials.envVars[0].mode: expected "deny" or "mask"`}},
 		{"a range", settingsText(`, "deniedResolvedAddresses": ["10.1.0.0/16", "x"]`, "", ""), []string{"deniedResolvedAddresses[1]: expected an address"}},
-		{"too much", strings.Repeat(" ", MaxSettings+1), []string{"are more than 1 MiB"}},
+		{"too much", strings.Repeat(" ", MaxSettings+1), []string{"more than 1 MiB"}},
 	} {
 		_, err := ParseSettings([]byte(tt.text), "/home/me", "/work")
 		if len(tt.want) == 0 && err != nil {

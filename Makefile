@@ -29,7 +29,7 @@ test:
 	@$(installed); again=$$(mktemp); trap 'rm -f "$$again"' EXIT; \
 	CGO_ENABLED=1 go run $(GOTESTSUM) --format pkgname --hide-summary skipped --packages "./srt ./cmd/... ./..." \
 	  --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race --rerun-fails-report "$$again" \
-	  -- -race -shuffle=on -parallel 4 -timeout 25m; \
+	  -- -race -shuffle=on -timeout 25m; \
 	if [ -s "$$again" ]; then echo 'test: passed only when run again:'; cat "$$again"; fi
 
 lint:

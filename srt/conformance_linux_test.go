@@ -56,7 +56,6 @@ func opener(l *Local) func(t *testing.T) sandbox.Session {
 }
 
 func TestEscape(t *testing.T) {
-	sideBySide(t)
 	asEachUser(t, func(t *testing.T) {
 		l := local(t, Config{Limits: small})
 		sandboxtest.Escape(t, opener(l), sandboxtest.Bait(t, small))

@@ -123,6 +123,8 @@ func TestGlobAsBashByChance(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	// A class without its end means nothing by POSIX; bash reads it one way while it looks
 	// for a match and another when it has found one.
+	// What matches below the root is the machine's, where processes come and go.
+	below := regexp.MustCompile(`^/+[^/]*/`)
 	whole, unfinished := regexp.MustCompile(`\[:[a-z]*:\]|\[\..\.\]|\[=.=\]`), regexp.MustCompile(`\[[.:=]`)
 	var patterns []string
 	for range 4000 {
@@ -130,7 +132,7 @@ func TestGlobAsBashByChance(t *testing.T) {
 		for range 1 + r.IntN(6) {
 			b.WriteString(pieces[r.IntN(len(pieces))])
 		}
-		if !unfinished.MatchString(whole.ReplaceAllString(b.String(), "")) {
+		if !unfinished.MatchString(whole.ReplaceAllString(b.String(), "")) && !below.MatchString(b.String()) {
 			patterns = append(patterns, b.String())
 		}
 	}

@@ -1,6 +1,7 @@
 package srt
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -27,6 +28,10 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
+	}
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue { // which is for tests that work; these wait
+		_ = f.Value.Set("4")
 	}
 	code := m.Run()
 	remove()

@@ -203,7 +203,6 @@ func TestReadyWhenMemoryIsShort(t *testing.T) {
 
 // However soon the end comes, nothing is left: no directory, process or group.
 func TestCloseWhileMaking(t *testing.T) {
-	sideBySide(t)
 	asEachUser(t, func(t *testing.T) {
 		for i := range 12 {
 			l, err := New(t.Context(), Config{Warm: 3, Python: testPython, native: testNative()})

@@ -150,7 +150,7 @@ func (w *town) open(t testing.TB) {
 			t.Cleanup(func() { l.Close() })
 			go w.echo(door)
 		default:
-			s := &http.Server{Handler: http.HandlerFunc(w.serve), ErrorLog: quiet, TLSConfig: secure}
+			s := &http.Server{Handler: http.HandlerFunc(w.serve), ErrorLog: quiet, TLSConfig: secure.Clone()}
 			t.Cleanup(func() { s.Close() })
 			if strings.HasSuffix(port, "443") {
 				go s.ServeTLS(door, "", "")

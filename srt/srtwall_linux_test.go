@@ -70,7 +70,7 @@ func TestSRTEscape(t *testing.T) {
 	asUser(t, func(t *testing.T) {
 		l := srtLocal(t, Config{Limits: small, Warm: 1}) // each is as good as one that starts cold, and sooner there
 		env := sandboxtest.Bait(t, small)
-		env.Except = srtExceptions
+		env.Except, env.Watched = srtExceptions, map[string]string{"LM-06": "temporary files lie on the server's disk"}
 		sandboxtest.Escape(t, opener(l), env)
 	})
 }

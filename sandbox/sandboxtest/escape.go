@@ -35,6 +35,11 @@ type EscapeEnv struct {
 	// Except names probes whose verdict on this wall is another one on purpose,
 	// each with the reason, which the wall's documentation must give too.
 	Except map[string]string
+
+	// Watched names probes of limits that a watch holds here and not the kernel, each with
+	// the reason, which the documentation must give too: what is quick is over before the
+	// watch looks. The wall's own tests must show that it does look.
+	Watched map[string]string
 }
 
 // inputs are what the probes get. Their names are those in prelude.py.
@@ -86,7 +91,11 @@ func Escape(t *testing.T, open func(t *testing.T) sandbox.Session, env EscapeEnv
 			} else {
 				got, detail = try(t, shared, p.Code, env)
 			}
-			verdict(t, p, got, detail, env.Except[p.ID])
+			if watched := env.Watched[p.ID]; watched != "" && got == Allowed && p.Want == Held {
+				t.Logf("%s: over before the watch of this wall looked (%s): %s", p.Try, watched, detail)
+			} else {
+				verdict(t, p, got, detail, env.Except[p.ID])
+			}
 			by.ask(t)
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -16,6 +17,10 @@ const (
 	testSRT  = "MCP_SANDBOX_TEST_SRT"  // the srt command
 	testNode = "MCP_SANDBOX_TEST_NODE" // the node that runs it
 )
+
+// users are how many ordinary users tests have been run as: each is another one, since the
+// kernel counts processes by user, and a test may use them up.
+var users atomic.Uint32
 
 // asUser runs test as an ordinary user: in a test binary of its own, where we are root.
 func asUser(t *testing.T, test func(*testing.T)) {
@@ -29,7 +34,8 @@ func asUser(t *testing.T, test func(*testing.T)) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", "-test.run=^"+name+"$/^user$", "-test.v", "-test.count=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}}
+	id := 12345 + users.Add(1)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: id, Gid: id}}
 	cmd.Env = []string{"PATH=/usr/bin:/bin"}
 	for _, name := range []string{"MCP_SANDBOX_REQUIRE", testBin, testSRT, testNode, clientPython} {
 		cmd.Env = append(cmd.Env, name+"="+os.Getenv(name))

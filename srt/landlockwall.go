@@ -23,14 +23,7 @@ func describeLandlock(p Policy) string {
 	p = p.withDefaults()
 	var b strings.Builder
 	line := func(format string, a ...any) { fmt.Fprintf(&b, format+"\n", a...) }
-	if p.Workspace.Host == "" {
-		line("workspace: none")
-	} else {
-		line("workspace: %v", p.Workspace)
-	}
-	for _, m := range p.Mounts {
-		line("mount: %v", m)
-	}
+	p.linesOfPlaces(line)
 	line("read-only: %s", strings.Join(append([]string{"/usr", "a few files of /etc and /proc"}, p.ReadOnly...), ", "))
 	line("private: a directory for temporary files (%s, %d files)", size(p.Disk), p.Inodes)
 	if p.AllowExec {

@@ -25,9 +25,10 @@ var bypasses string
 // leastBypasses is how many ways past the proxy are tried, at least.
 const leastBypasses = 80
 
-// Nobody but the one host is ever reached, by name or by address, through the proxy or past
-// it; and that host is, by the programs that people use.
-func TestNetwork(t *testing.T) {
+// movedToTown reports whether the test runs in the town. Elsewhere the whole of it has been
+// run there, by a test binary of its own.
+func movedToTown(t *testing.T) bool {
+	t.Helper()
 	if acting() == "town" {
 		if err := buildTown(); err != nil {
 			t.Fatal(err)
@@ -36,6 +37,15 @@ func TestNetwork(t *testing.T) {
 	if !inTown() {
 		t.Parallel() // it waits
 		goToTown(t)
+		return false
+	}
+	return true
+}
+
+// Nobody but the one host is ever reached, by name or by address, through the proxy or past
+// it; and that host is, by the programs that people use.
+func TestNetwork(t *testing.T) {
+	if !movedToTown(t) {
 		return
 	}
 	asEachUser(t, func(t *testing.T) {
@@ -77,14 +87,7 @@ func TestNetwork(t *testing.T) {
 
 // The wall srt has the same network, though srt lets nobody inside send a descriptor out.
 func TestSRTNetwork(t *testing.T) {
-	if acting() == "town" {
-		if err := buildTown(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if !inTown() {
-		t.Parallel() // it waits
-		goToTown(t)
+	if !movedToTown(t) {
 		return
 	}
 	asUser(t, func(t *testing.T) {

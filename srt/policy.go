@@ -300,14 +300,7 @@ func (p Policy) String() string {
 	var b strings.Builder
 	line := func(format string, a ...any) { fmt.Fprintf(&b, format+"\n", a...) }
 
-	if p.Workspace.Host == "" {
-		line("workspace: none")
-	} else {
-		line("workspace: %v", p.Workspace)
-	}
-	for _, m := range p.Mounts {
-		line("mount: %v", m)
-	}
+	p.linesOfPlaces(line)
 	if p.bare() {
 		p.linesOfPrograms(line)
 	} else {
@@ -316,6 +309,17 @@ func (p Policy) String() string {
 	line("limits: memory %s, %d tasks, %d open files, files of %s", size(p.Memory), p.Tasks, p.OpenFiles, size(p.FileSize))
 	line("identity: an unprivileged user without capabilities, who can gain none")
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func (p Policy) linesOfPlaces(line func(string, ...any)) {
+	if p.Workspace.Host == "" {
+		line("workspace: none")
+	} else {
+		line("workspace: %v", p.Workspace)
+	}
+	for _, m := range p.Mounts {
+		line("mount: %v", m)
+	}
 }
 
 func (p Policy) linesOfSystem(line func(string, ...any)) {

@@ -174,8 +174,9 @@ for i in range(0, 300 << 20, 4096): m[i] = 1`}})
 	}
 }
 
-// A real v2 hierarchy, if without the memory controller, takes a clone directly.
-func TestCloneIntoCgroup(t *testing.T) {
+// ownV2 is our own group of version 2, "" if none is mounted.
+func ownV2(t *testing.T) (string, error) {
+	t.Helper()
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +185,12 @@ func TestCloneIntoCgroup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parent, err := ownGroup(string(own), string(mounts), "")
+	return ownGroup(string(own), string(mounts), "")
+}
+
+// A real v2 hierarchy, if without the memory controller, takes a clone directly.
+func TestCloneIntoCgroup(t *testing.T) {
+	parent, err := ownV2(t)
 	required(t, err == nil && parent != "", "no cgroup v2 is mounted")
 	dir := filepath.Join(parent, fmt.Sprintf("mcp-sandbox-test.%d", os.Getpid()))
 	if err := os.Mkdir(dir, 0o755); err != nil {
